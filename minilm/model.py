@@ -1,0 +1,165 @@
+"""What stands around attention, and why?
+
+Attention moves information between positions but only averages it. The feed-forward part,
+applied to each position alone, is what decides. A block is one of each, both written as a
+change added to a stream that runs through the whole model. A language model is an embedding,
+a stack of blocks, and a score for every character that might come next.
+
+An ablation is a value given to a constructor; `forward` reads the same for every arm.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from minilm.attention import Cache, MultiHeadAttention
+from minilm.embedding import Embedding
+from minilm.streams import generator
+
+
+class FeedForward(nn.Module):
+    """Widen, bend, narrow, at each position alone (Vaswani et al. 2017, 3.3).
+
+    8 D^2 weights, twice the 4 D^2 of attention's four matrices.
+    """
+
+    def __init__(self, width: int, activation: nn.Module) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, 4 * width)
+        self.activation = activation
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(self.activation(self.up(x)))  # (B, T, D) -> (B, T, 4D) -> (B, T, D)
+
+
+class Nothing(nn.Module):
+    """The feed-forward part of the arm that has none: it adds zero to the stream."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+
+def feed_forward_named(name: str, width: int) -> nn.Module:
+    """`gelu`; `linear`, the same two matrices with no bend between them; or `none`."""
+    if name == "none":
+        return Nothing()
+    return FeedForward(width, {"gelu": nn.GELU, "linear": nn.Identity}[name]())
+
+
+class Block(nn.Module):
+    """Attention, then feed-forward, each on a normalised copy of the stream (pre-norm).
+
+    Args:
+        width: D.
+        feed_forward: see feed_forward_named.
+        residual: whether each part adds to the stream or replaces it.
+        norm: whether each part sees a normalised stream (layer norm, Ba et al. 2016).
+        dropout: share left out, while training, of the weights and of each part's output.
+        attention: the other settings of MultiHeadAttention.
+    """
+
+    def __init__(
+        self, width: int, *, feed_forward="gelu", residual: bool = True, norm: bool = True, dropout=0.0, **attention
+    ) -> None:
+        super().__init__()
+        self.keep = 1.0 if residual else 0.0
+        self.attention_norm = nn.LayerNorm(width) if norm else nn.Identity()
+        self.attention = MultiHeadAttention(width, dropout=dropout, **attention)
+        self.feed_forward_norm = nn.LayerNorm(width) if norm and feed_forward != "none" else nn.Identity()
+        self.feed_forward = feed_forward_named(feed_forward, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, *, padding: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        mixture = self.attention(self.attention_norm(x), padding=padding, cache=cache)
+        x = self.keep * x + self.dropout(mixture)  # (B, T, D)
+        return self.keep * x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))  # (B, T, D)
+
+
+class LanguageModel(nn.Module):
+    """Scores for the next character at every position: (B, T) integers -> (B, T, V) logits.
+
+    Args:
+        vocabulary, width, context: V, D and the largest T.
+        n_layers: number of blocks.
+        position: `learned`, `sinusoidal` or `none`.
+        seed: what the initial weights are drawn from, one stream per parameter name.
+        block: the other settings of Block and MultiHeadAttention.
+    """
+
+    def __init__(
+        self, vocabulary: int, *, width: int, context: int, n_layers: int, position="learned", seed: int = 0, **block
+    ) -> None:
+        super().__init__()
+        self.context = context
+        self.embedding = Embedding(vocabulary, width, context, position)
+        self.dropout = nn.Dropout(block.get("dropout", 0.0))
+        self.blocks = nn.ModuleList(Block(width, **block) for _ in range(n_layers))
+        self.final_norm = nn.LayerNorm(width) if block.get("norm", True) else nn.Identity()
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        initialise(self, seed)
+
+    def forward(
+        self, tokens: Tensor, *, padding: Tensor | None = None, caches: list[Cache] | None = None, start: int = 0
+    ) -> Tensor:
+        """(B, T) -> (B, T, V).
+
+        `padding` (B, T) is True at real tokens. `caches`, one per block, hold the `start`
+        positions that come before `tokens`.
+        """
+        x = self.dropout(self.embedding(tokens, start))  # (B, T, D)
+        for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
+            x = block(x, padding=padding, cache=cache)  # (B, T, D)
+        return self.head(self.final_norm(x))  # (B, T, V)
+
+
+def loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean of -log p(target) in nats: (B, T, V), (B, T) -> ()."""
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+@torch.no_grad()
+def initialise(model: LanguageModel, seed: int) -> None:
+    """Draw every weight from the stream that bears its name, so that arms share what they share.
+
+    Queries and keys of a normalised input start with unit variance (std 1/sqrt(D)), the
+    premise of the argument for the scale (Vaswani et al. 2017, footnote 4). What is added to
+    the stream starts smaller, by the number of additions (Radford et al. 2019). The head
+    starts small, so the loss starts near ln V.
+    """
+    for name, parameter in model.named_parameters():
+        if name.endswith("norm.weight"):
+            parameter.fill_(1.0)
+        elif name.endswith("bias"):
+            parameter.zero_()
+        else:
+            std = 1 / math.sqrt(parameter.shape[-1])
+            if "embedding" in name or name == "head.weight":
+                std = 0.02
+            if name.endswith(("output.weight", "down.weight")):
+                std /= math.sqrt(2 * len(model.blocks))
+            noise = torch.empty(parameter.shape).normal_(generator=generator(seed, f"init/{name}"))
+            parameter.copy_(std * noise)
+
+
+class Part(NamedTuple):
+    """One row of the parameter table."""
+
+    name: str
+    weights: int
+    biases: int
+
+
+def parameter_table(model: LanguageModel) -> list[Part]:
+    """Where the parameters are, part by part; the rows sum to all that the model has."""
+    kinds = ("token_embedding", "position_embedding", "norm", "attention", "feed_forward", "head")
+    table = {kind: [0, 0] for kind in kinds}
+    for name, parameter in model.named_parameters():
+        kind = next(kind for kind in kinds if kind in name)
+        table[kind][name.endswith("bias")] += parameter.numel()
+    return [Part(kind.replace("_", " "), *counts) for kind, counts in table.items()]
