@@ -74,10 +74,10 @@ def explicit(
 
 
 def backend_named(name: str) -> Callable[..., Tensor]:
-    """`explicit`, `fused` or `auto` (fused). All agree in values and gradients."""
-    from minilm.kernels import fused  # the one import from further down: kernels uses `visible`
+    """`explicit`, `tiled`, `fused` or `auto` (fused). All agree in values and gradients."""
+    from minilm.kernels import fused, tiled  # the one import from further down: kernels uses `visible`
 
-    return {"explicit": explicit, "fused": fused, "auto": fused}[name]
+    return {"explicit": explicit, "tiled": tiled, "fused": fused, "auto": fused}[name]
 
 
 class Cache(Protocol):
