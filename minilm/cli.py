@@ -1,0 +1,140 @@
+"""How do a file, some texts and some flags become one set of settings?
+
+Every field of `Config` is a typed flag (`--model.n-layers 4`), made by tyro from the same
+pydantic models that check the files. Flags lie over texts, texts over the TOML file, and the
+whole is checked once, so that all problems are told together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import tyro
+from pydantic import BaseModel
+
+from minilm.config import Config, Origins, leaves, merge, read_layers, validate
+from minilm.errors import UserError
+
+Options = TypeVar("Options")
+HELP = ("-h", "--help")
+SWITCH = {**dict.fromkeys(("true", "1", "yes", "on"), True), **dict.fromkeys(("false", "0", "no", "off"), False)}
+
+
+def read_switch(words: list[str]) -> bool:
+    """ "false" means false; a word that is neither is refused."""
+    if words[0].lower() not in SWITCH:
+        raise ValueError(f"{words[0]!r} is neither true nor false")
+    return SWITCH[words[0].lower()]
+
+
+Switch = Annotated[
+    bool,
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="{true,false}",
+        instance_from_str=read_switch,
+        is_instance=lambda value: isinstance(value, bool),
+        str_from_instance=lambda value: [str(value).lower()],
+    ),
+    tyro.conf.FlagConversionOff,
+]
+
+
+def flags_of(settings: BaseModel) -> Any:
+    """A plain dataclass with the fields, types, help and values of `settings`, for tyro.
+
+    Plain, because a pydantic model would check its ranges while tyro is still reading, and
+    stop at the first table that has a problem.
+    """
+    fields = []
+    for name, info in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if isinstance(value, BaseModel):
+            table = flags_of(value)
+            fields.append((name, type(table), dataclasses.field(default=table)))
+        else:
+            kind = Switch if info.annotation is bool else info.annotation
+            metavar = "STR" if info.annotation == str | None else None
+            flag = Annotated[kind, tyro.conf.arg(help=info.description, metavar=metavar)]
+            fields.append((name, flag, dataclasses.field(default=value)))
+    twin = dataclasses.make_dataclass(type(settings).__name__, fields, frozen=True)
+    twin.__doc__ = type(settings).__doc__
+    return twin()
+
+
+def parse(
+    options: type[Options],
+    argv: list[str],
+    default: Callable[[tuple[str, ...]], Path],
+    *,
+    prog: str,
+    description: str,
+) -> tuple[Options, Config]:
+    """Read a command line into the command's own options and the settings that it asks for.
+
+    Args:
+        options: a frozen dataclass of the flags that are not settings, among them `inputs`.
+        default: the settings file to start from, given the inputs, when they name none.
+    """
+    words = [word for word in argv if word not in HELP]
+    read = read_with(options, Config(), words, prog, description)
+    tables, origins = gather(read.inputs, default(read.inputs))
+    if len(words) < len(argv):
+        read_with(options, validate(tables, origins), ["--help"], prog, description)
+    for word in words:
+        table, dot, key = word.removeprefix("--").partition("=")[0].replace("-", "_").partition(".")
+        if dot and word.startswith("--"):
+            tables = merge(tables, {table: {key: getattr(getattr(read, table), key)}})
+            origins[table, key] = "command line"
+    return read, validate(tables, origins)
+
+
+def read_with(options: type, config: Config, argv: list[str], prog: str, description: str) -> Any:
+    """One pass of tyro over `argv`, with the values of `config` as defaults."""
+    tables = flags_of(config)
+    fields = [(f.name, f.type, dataclasses.field(default=getattr(tables, f.name))) for f in dataclasses.fields(tables)]
+    command = dataclasses.make_dataclass("Command", fields, bases=(options,), frozen=True)
+    read, unknown = tyro.cli(
+        command,
+        args=argv,
+        prog=prog,
+        description=description,
+        return_unknown_args=True,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+    if unknown:
+        names = {"--" + ".".join(key).replace("_", "-") for key in leaves(config.model_dump())}
+        names |= {"--" + f.name.replace("_", "-") for f in dataclasses.fields(options)}
+        raise UserError(
+            "\n".join(f"{word}: no such flag{nearest_flag(word, names)}" for word in unknown if word.startswith("-"))
+        )
+    return read
+
+
+def nearest_flag(word: str, names: set[str]) -> str:
+    """By spelling, or the same name in another table."""
+    flag = word.partition("=")[0].replace("_", "-")
+    near = difflib.get_close_matches(flag, names, n=1, cutoff=0.7)
+    near = near or [name for name in sorted(names) if name.rpartition(".")[2] == flag.lstrip("-").rpartition(".")[2]]
+    return f"; did you mean {near[0]}?" if near else "; --help lists them all"
+
+
+def gather(inputs: tuple[str, ...], default: Path) -> tuple[dict[str, Any], Origins]:
+    """The tables of the TOML file among `inputs` (`default` if there is none), and its texts as corpus."""
+    files = [word for word in inputs if word.endswith(".toml")]
+    texts = [word for word in inputs if not word.endswith(".toml")]
+    if len(files) > 1:
+        raise UserError(f"one settings file at a time, not {', '.join(files)}; a file can name another as its base")
+    for word in texts:
+        if "=" in word and not Path(word).exists():
+            raise UserError(f"{word}: there is no such file; flags start with two dashes, as in --{word}")
+    tables, origins = read_layers(Path(files[0]) if files else default)
+    if texts:
+        corpus = {"corpus": {"source": "file", "path": texts}}
+        tables = merge(tables, corpus)
+        origins |= dict.fromkeys(leaves(corpus), "command line")
+    return tables, origins

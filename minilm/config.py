@@ -1,0 +1,234 @@
+"""What can be set, and what is a sensible value?
+
+Settings are frozen pydantic models. A TOML file holds what differs from its `base`, which is
+another file named relative to it; files lie under a command line's flags (see cli.py). Every
+way of going wrong is collected and told at once, with the file or flag and the key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from minilm.errors import UserError
+
+
+class Settings(BaseModel):
+    """What all tables share: nothing unknown, nothing converted, nothing changed later."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class ModelConfig(Settings):
+    """The transformer."""
+
+    n_layers: int = Field(3, ge=1, le=1000, description="number of blocks")
+    n_heads: int = Field(2, ge=1, description="attention heads in each block; divides the width")
+    width: int = Field(96, ge=1, le=65_536, description="model width D")
+    context: int = Field(64, ge=1, le=1_000_000, description="characters that the model sees at once")
+    position: Literal["learned", "sinusoidal", "none"] = Field("learned", description="position embedding")
+    causal: bool = Field(True, description="hide later positions from each position")
+    scaled: bool = Field(True, description="divide attention scores by the square root of the key width")
+    feed_forward: Literal["gelu", "linear", "none"] = Field("gelu", description="feed-forward part of each block")
+    residual: bool = Field(True, description="add each part's output to the stream instead of replacing it")
+    norm: bool = Field(True, description="layer norm before each part and before the head")
+    dropout: float = Field(0.0, ge=0, lt=1, description="share dropped while training")
+    backend: Literal["auto", "explicit", "fused"] = Field("auto", description="how attention is computed")
+
+    @model_validator(mode="after")
+    def heads_divide_width(self) -> ModelConfig:
+        if self.width % self.n_heads:
+            divisors = [n for n in range(1, min(self.width, 64) + 1) if self.width % n == 0]
+            raise ValueError(
+                f"width {self.width} cannot be split into n_heads {self.n_heads}: "
+                f"{self.width} % {self.n_heads} = {self.width % self.n_heads}; "
+                f"n_heads may be {', '.join(map(str, divisors))}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def something_reaches_the_head(self) -> ModelConfig:
+        if self.feed_forward == "none" and not self.residual:
+            raise ValueError(
+                'feed_forward "none" with residual false leaves nothing: the last part would add to nothing'
+            )
+        return self
+
+
+class CorpusConfig(Settings):
+    """The text."""
+
+    source: Literal["riverbank", "file", "hub"] = Field("riverbank", description="where the text comes from")
+    path: tuple[str, ...] = Field((), strict=False, description="file: texts (.txt .jsonl .csv .parquet) or folders")
+    name: str | None = Field(None, description="hub: name of the dataset, such as karpathy/tiny_shakespeare")
+    config: str | None = Field(None, description="hub: configuration of the dataset")
+    split: str = Field("train", description="hub: split of the dataset")
+    revision: str | None = Field(None, description="hub: branch, tag or commit")
+    column: str = Field("text", description="hub, .jsonl, .csv, .parquet: the column that holds the text")
+    characters: int = Field(
+        1_000_000, ge=1, description="riverbank: characters to generate; hub: the most that are read"
+    )
+    validation_fraction: float = Field(0.1, gt=0, lt=1, description="share of the text, at its end, kept to validate")
+    language: str | None = Field(None, description="riverbank: TOML of the language; none for the packaged one")
+
+    @model_validator(mode="after")
+    def source_has_what_it_needs(self) -> CorpusConfig:
+        if self.source == "file" and not self.path:
+            raise ValueError('source "file" needs a path')
+        if self.source == "hub" and not self.name:
+            raise ValueError('source "hub" needs the name of a dataset')
+        return self
+
+
+class TrainingConfig(Settings):
+    """The fit."""
+
+    steps: int = Field(600, ge=1, description="optimizer steps")
+    batch_size: int = Field(48, ge=1, description="windows in one forward pass")
+    accumulation: int = Field(1, ge=1, description="forward passes whose gradients make one step")
+    optimizer: Literal["muon", "adamw"] = Field(
+        "muon", description="muon: Muon for matrices of blocks, AdamW for the rest"
+    )
+    learning_rate: float = Field(5e-3, gt=0, description="peak learning rate of AdamW")
+    muon_learning_rate: float = Field(0.02, gt=0, description="peak learning rate of Muon")
+    warmup: int = Field(20, ge=0, description="steps over which the learning rate rises to its peak")
+    schedule: Literal["linear", "cosine", "constant"] = Field(
+        "linear", description="shape of the decay after the warm-up"
+    )
+    final_fraction: float = Field(0.01, ge=0, le=1, description="share of the peak learning rate left at the end")
+    weight_decay: float = Field(0.0, ge=0, description="decay of matrices and embeddings, times the learning rate")
+    beta2: float = Field(0.95, ge=0, lt=1, description="memory of AdamW's squared gradients")
+    clip: float = Field(1.0, gt=0, description="largest norm of the gradient; longer ones are shortened to it")
+    evaluate_every: int = Field(100, ge=1, description="steps between evaluations, each of which saves")
+    evaluation_characters: int = Field(131_072, ge=1, description="the most of the validation part that is scored")
+    sample_every: int = Field(200, ge=1, description="steps between samples")
+    sample_length: int = Field(200, ge=1, description="characters of a sample")
+    seed: int = Field(0, ge=0, lt=2**63, description="seed of every random stream")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
+    threads: int = Field(0, ge=0, le=4096, description="CPU threads; 0 leaves the choice to torch")
+
+    @model_validator(mode="after")
+    def warmup_ends(self) -> TrainingConfig:
+        if self.warmup > self.steps:
+            raise ValueError(f"warmup {self.warmup} is longer than the {self.steps} steps")
+        return self
+
+
+class Config(Settings):
+    """All that defines a run."""
+
+    model: ModelConfig = ModelConfig()
+    corpus: CorpusConfig = CorpusConfig()
+    training: TrainingConfig = TrainingConfig()
+
+
+Origins = dict[tuple[str, ...], str]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of one file, or a UserError that says why it cannot be read."""
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UserError(f"{path}: not TOML: {error or 'nested too deep'}") from None
+
+
+def merge(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
+    """`high` over `low`, table by table."""
+    both = {key: merge(low[key], high[key]) for key in low.keys() & high.keys() if is_tables(low[key], high[key])}
+    return {**low, **high, **both}
+
+
+def is_tables(*values: Any) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def leaves(tables: dict[str, Any], prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The path of every value."""
+    found: list[tuple[str, ...]] = []
+    for key, value in tables.items():
+        found += leaves(value, (*prefix, key)) if isinstance(value, dict) else [(*prefix, key)]
+    return found
+
+
+def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], Origins]:
+    """A file merged over its chain of bases, and which file each value came from."""
+    resolved = path.resolve()
+    if resolved in above:
+        chain = " -> ".join(str(p) for p in (*above, resolved))
+        raise UserError(f"{path}: base leads in a circle: {chain}")
+    own = read_toml(path)
+    base = own.pop("base", None)
+    origins = dict.fromkeys(leaves(own), str(path))
+    if base is None:
+        return own, origins
+    if not isinstance(base, str):
+        raise UserError(f"{path}: base is {base!r}, wanted the name of a file in quotes")
+    below, origins_below = read_layers(path.parent / base, (*above, resolved))
+    return merge(below, own), {**origins_below, **origins}
+
+
+def validate(tables: dict[str, Any], origins: Origins, source: str = "settings") -> Config:
+    """The config that `tables` describe, or one UserError with every problem."""
+    try:
+        return Config.model_validate(tables)
+    except ValidationError as error:
+        problems = [describe(problem, origins, source) for problem in error.errors()]
+        raise UserError("\n".join(problems)) from None
+
+
+def describe(problem: Any, origins: Origins, source: str) -> str:
+    """One line of advice for one problem that pydantic found."""
+    where = tuple(str(part) for part in problem["loc"])
+    origin = ", ".join(sorted({o for key, o in origins.items() if key[: len(where)] == where})) or source
+    key = ".".join(where) or "settings"
+    if problem["type"] == "extra_forbidden":
+        return f"{origin}: {key}: no such setting{suggestion(where)}"
+    if problem["type"] == "value_error":
+        return f"{origin}: {key}: {problem['ctx']['error']}"
+    message = problem["msg"].removeprefix("Input ").replace("should be", "must be")
+    return f"{origin}: {key} = {problem['input']!r}: {message}"
+
+
+def suggestion(where: tuple[str, ...]) -> str:
+    """The nearest valid key: in the same table by spelling, else the same name in another table."""
+    known = all_keys()
+    *table, name = where
+    siblings = [key[-1] for key in known if list(key[:-1]) == table]
+    elsewhere = [".".join(key) for key in known if key[-1] == name.replace("-", "_")]
+    near = difflib.get_close_matches(name.replace("-", "_"), siblings, n=1) or elsewhere
+    if not near:
+        near = difflib.get_close_matches(".".join(where), [".".join(key) for key in known], n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def all_keys() -> list[tuple[str, ...]]:
+    """The path of every table and value that there is."""
+    keys: list[tuple[str, ...]] = []
+    for name, table in Config.model_fields.items():
+        keys.append((name,))
+        if isinstance(table.annotation, type) and issubclass(table.annotation, Settings):
+            keys += [(name, key) for key in table.annotation.model_fields]
+    return keys
+
+
+def load_config(path: str | Path) -> Config:
+    """Read a TOML file with its bases."""
+    tables, origins = read_layers(Path(path))
+    return validate(tables, origins, str(path))
+
+
+def to_toml(config: Config) -> str:
+    """The resolved settings as TOML that `load_config` reads back."""
+    return tomli_w.dumps(config.model_dump(exclude_none=True))

@@ -1,0 +1,185 @@
+"""What does a run leave behind, and how is it found again?
+
+config.toml     the resolved settings          last/    checkpoint of the last save
+manifest.json   versions, corpus, threads      best/    checkpoint of the lowest validation loss
+metrics.jsonl   one line per step and per evaluation
+samples.txt     what the model wrote on the way
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from minilm import __version__
+from minilm.checkpoint import read_checkpoint, recover
+from minilm.config import Config, to_toml, validate
+from minilm.corpus import Corpus, Vocabulary
+from minilm.errors import UserError
+from minilm.model import LanguageModel
+from minilm.paths import PACKAGE
+
+FILES = ("config.toml", "manifest.json", "metrics.jsonl", "samples.txt")
+CHECKPOINTS = ("last", "best")
+
+
+def is_used(folder: Path) -> bool:
+    """Whether a run has been in this folder."""
+    return any((folder / name).exists() for name in (*FILES, *CHECKPOINTS))
+
+
+def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse a folder that the wish does not fit, before anything is written."""
+    if resume and overwrite:
+        raise UserError("--resume keeps the run and --overwrite removes it: give one of them")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder}: is a file, and a run needs a folder; choose another with --out")
+    for name in CHECKPOINTS:
+        recover(folder / name)
+    if resume and not (folder / "last").is_dir():
+        raise UserError(f"{folder}: there is nothing to resume: it holds no checkpoint")
+    if is_used(folder) and not (resume or overwrite):
+        raise UserError(
+            f"{folder}: holds a run already; "
+            "--resume goes on with it, --overwrite replaces it, --out names another folder"
+        )
+
+
+def clear(folder: Path) -> None:
+    """Remove a run's own files and nothing else."""
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+    for name in CHECKPOINTS:
+        for path in (name, f".{name}.new", f".{name}.old"):
+            shutil.rmtree(folder / path, ignore_errors=True)
+
+
+def start(folder: Path, config: Config, corpus: Corpus, model: LanguageModel, device: torch.device) -> None:
+    """Make the folder with its settings and manifest."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        clear(folder)
+        (folder / "config.toml").write_text(to_toml(config), encoding="utf-8")
+        text = json.dumps(manifest(config, corpus, model, device), indent=1, ensure_ascii=False)
+        (folder / "manifest.json").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written to: {error.strerror}") from None
+
+
+def manifest(config: Config, corpus: Corpus, model: LanguageModel, device: torch.device) -> dict[str, Any]:
+    """What one needs to know to repeat a run."""
+    return {
+        "seed": config.training.seed,
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "corpus": corpus.description,
+        "corpus_sha256": corpus.sha256,
+        "vocabulary": len(corpus.vocabulary),
+        "minilm": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "git_commit": git_commit(),
+    }
+
+
+def git_commit() -> str | None:
+    """The commit of the source tree that runs, if it is one."""
+    command = ["git", "-C", str(PACKAGE.parent), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+class Metrics:
+    """metrics.jsonl, appended line by line."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        """Open it, without the lines of steps after `step`, which a resumed run will do again."""
+        self.path = folder / "metrics.jsonl"
+        kept = [line for line in self._lines() if line["step"] <= step]
+        aside = folder / ".metrics.new"
+        aside.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        aside.replace(self.path)
+        self.file = self.path.open("a", encoding="utf-8")
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return read_metrics(self.path) if self.path.exists() else []
+
+    def write(self, **record: Any) -> None:
+        self.file.write(json.dumps(record) + "\n")
+        self.file.flush()
+
+    def __enter__(self) -> Metrics:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All whole lines of a metrics.jsonl; a last one that was cut off in mid-write is left out."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    try:
+        return [json.loads(line) for line in lines[:-1]]
+    except ValueError:
+        raise UserError(f"{path}: is damaged: a line is not JSON") from None
+
+
+class LoadedRun(NamedTuple):
+    """A trained model and what belongs to it."""
+
+    model: LanguageModel
+    vocabulary: Vocabulary
+    config: Config
+    step: int
+    loss: float | None
+
+
+def load_run(path: str | Path, which: str = "best") -> LoadedRun:
+    """Load a run's folder, or one checkpoint's, onto the CPU in evaluation mode.
+
+    Args:
+        which: `best` (the lowest validation loss; `last` if there is none yet) or `last`.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such run folder; `python train.py` makes runs/base")
+    if not (folder / "state.json").exists():
+        for name in CHECKPOINTS:
+            recover(folder / name)
+        folder = folder / which if (folder / which).is_dir() else folder / "last"
+    checkpoint = read_checkpoint(folder)
+    config = validate(checkpoint.state["config"], {}, str(folder / "state.json"))
+    vocabulary = Vocabulary(checkpoint.state["vocabulary"])
+    model = build_model(config, len(vocabulary))
+    load_weights(model, checkpoint.weights, str(folder))
+    return LoadedRun(model.eval(), vocabulary, config, checkpoint.state["step"], checkpoint.state.get("loss"))
+
+
+def build_model(config: Config, n_characters: int) -> LanguageModel:
+    """The model that the settings describe, with its initial weights."""
+    return LanguageModel(n_characters, seed=config.training.seed, **config.model.model_dump())
+
+
+def load_weights(model: LanguageModel, weights: dict[str, torch.Tensor], where: str) -> None:
+    """Copy `weights` into the model: all of them, and each of the right shape, or a UserError."""
+    own = model.state_dict()
+    problems = [f"lacks {name}" for name in own.keys() - weights.keys()]
+    problems += [f"has {name}, which the model lacks" for name in weights.keys() - own.keys()]
+    problems += [
+        f"has {name} of shape {tuple(weights[name].shape)}, wanted {tuple(own[name].shape)}"
+        for name in own.keys() & weights.keys()
+        if own[name].shape != weights[name].shape
+    ]
+    if problems:
+        raise UserError("\n".join(f"{where}: {problem}" for problem in sorted(problems)))
+    model.load_state_dict(weights)

@@ -1,0 +1,153 @@
+"""From settings to a finished run: check everything, train, say how it went.
+
+Whatever can be refused is refused before the folder is touched.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from minilm import runs
+from minilm.checkpoint import read_checkpoint
+from minilm.config import Config, validate
+from minilm.corpus import baselines, load_corpus
+from minilm.errors import UserError
+from minilm.evaluation import share_in_language
+from minilm.model import parameter_table
+from minilm.optim import restore_optimizers
+from minilm.training import Run, Stop, sample, train
+
+# Settings that may differ when a run goes on: they change how long it runs and what is shown.
+FREE_ON_RESUME = (
+    "steps",
+    "evaluate_every",
+    "evaluation_characters",
+    "sample_every",
+    "sample_length",
+    "device",
+    "threads",
+)
+
+
+def choose_device(name: str) -> torch.device:
+    """The device called `name`; `auto` is CUDA, else MPS, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "mps" if torch.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UserError(
+            f"training.device = {name!r}: no such device here ({str(error).splitlines()[0]}); use auto or cpu"
+        ) from None
+    return device
+
+
+def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: bool = False) -> int:
+    """Train in `folder`; returns the exit code.
+
+    0 when finished, 1 when the numbers ran away, 128 + the signal's number when stopped by one.
+    """
+    if config.training.threads:
+        torch.set_num_threads(config.training.threads)
+    run = prepare(config, folder, resume=resume, overwrite=overwrite)
+    print(opening(run))
+    with Stop() as stop:
+        try:
+            train(run, stop)
+        except FloatingPointError as error:
+            print(f"{error}.\n{advice(run)}", file=sys.stderr)
+            return 1
+    if stop.signal is not None:
+        name = signal.Signals(stop.signal).name
+        print(f"{name}: stopped after step {run.step}, which is saved; the same command with --resume goes on.")
+        return 128 + stop.signal
+    print(closing(run))
+    return 0
+
+
+def prepare(config: Config, folder: Path, *, resume: bool, overwrite: bool) -> Run:
+    """All that training needs, with the folder made or the checkpoint restored."""
+    runs.check_folder(folder, resume=resume, overwrite=overwrite)
+    device = choose_device(config.training.device)
+    checkpoint = read_checkpoint(folder / "last", optimizer=True) if resume else None
+    if checkpoint:
+        check_settings(config, checkpoint.state, folder)
+    corpus = load_corpus(config.corpus, context=config.model.context, seed=config.training.seed)
+    model = runs.build_model(config, len(corpus.vocabulary)).to(device)
+    run = Run(config, folder, corpus, model, device)
+    if checkpoint is None:
+        runs.start(folder, config, corpus, model, device)
+        return run
+    state = checkpoint.state
+    if (corpus.sha256, corpus.vocabulary.characters) != (state.get("corpus_sha256"), state["vocabulary"]):
+        raise UserError(
+            f"{folder}: cannot go on: the text is not the one that the run began with ({corpus.description})"
+        )
+    runs.load_weights(model, checkpoint.weights, str(folder / "last"))
+    restore_optimizers(model, run.optimizers, checkpoint.optimizer)
+    run.step, run.best = state["step"], state.get("best")
+    return run
+
+
+def check_settings(config: Config, state: dict[str, Any], folder: Path) -> None:
+    """A run goes on with the settings that it began with, but for a few."""
+    began = validate(state["config"], {}, str(folder / "last" / "state.json")).model_dump()
+    problems = [
+        f"{folder}: cannot go on: {table}.{key} was {began[table][key]!r} and is now {value!r}"
+        for table, values in config.model_dump().items()
+        for key, value in values.items()
+        if value != began[table][key] and not (table == "training" and key in FREE_ON_RESUME)
+    ]
+    if problems:
+        raise UserError("\n".join([*problems, "give the same settings, or start anew with --overwrite or --out"]))
+
+
+def opening(run: Run) -> str:
+    """What is about to happen."""
+    parts = [part for part in parameter_table(run.model) if part.weights + part.biases]
+    total = sum(part.weights + part.biases for part in parts)
+    lines = [
+        f"text        {run.corpus.description}, {len(run.corpus.vocabulary)} different ones",
+        *(f"note        {note}" for note in run.corpus.notes),
+        f"model       {total:,} parameters: "
+        + ", ".join(f"{part.name} {part.weights + part.biases:,}" for part in parts),
+        f"baselines   {baselines_line(run)}",
+        f"run         {run.folder}, seed {run.config.training.seed}, {run.device}, "
+        f"{torch.get_num_threads()} threads, torch {torch.__version__}",
+    ]
+    if run.step:
+        lines.append(f"resumed     after step {run.step} of {run.config.training.steps}")
+    return "\n".join(lines)
+
+
+def baselines_line(run: Run) -> str:
+    """The losses to beat, in nats per character, and the one that cannot be beaten."""
+    losses = baselines(run.corpus)
+    line = ", ".join(f"{name} {value:.3f}" for name, value in losses.items())
+    language = run.corpus.language
+    return line + (f"; floor {language.entropy:.3f}" if language else "") + " (nats per character)"
+
+
+def advice(run: Run) -> str:
+    """What to do about a loss that is no number."""
+    last = run.folder / "last"
+    kept = f"The last good checkpoint is {last}." if last.is_dir() else "No checkpoint had been saved yet."
+    return f"{kept} Try smaller learning rates (--training.learning-rate, --training.muon-learning-rate)."
+
+
+def closing(run: Run) -> str:
+    """What the model writes, how good it is, and what can be done with it."""
+    lines = ["", sample(run), ""]
+    if run.corpus.language is not None:
+        share = share_in_language(run.model, run.corpus, seed=run.config.training.seed)
+        lines.append(f"{share:.1%} of the sentences that the model writes are in the language.")
+    best = run.best or {}
+    lines.append(f"best validation loss {best.get('loss', float('nan')):.4f} at step {best.get('step')}")
+    lines.append(f"write more: python -m minilm sample {run.folder} --length 500")
+    return "\n".join(lines)

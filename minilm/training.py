@@ -1,0 +1,179 @@
+"""How does the model learn?
+
+Take some windows of text, score every next character, and move each weight against the slope
+of the loss. The rest is care: one source for every random number, a fixed set of windows to
+judge by, a save at each judgement, and a clean stop when a number or a person says so.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from minilm import runs
+from minilm.checkpoint import write_checkpoint
+from minilm.config import Config
+from minilm.corpus import Corpus, batch
+from minilm.errors import UserError
+from minilm.evaluation import evaluate, make_windows
+from minilm.generation import generate, start_text
+from minilm.model import LanguageModel, loss
+from minilm.optim import learning_rate_factor, make_optimizers, optimizer_tensors, set_learning_rate
+from minilm.streams import generator, stream_seed
+
+
+@dataclass
+class Run:
+    """A model in training and all that belongs to it."""
+
+    config: Config
+    folder: Path
+    corpus: Corpus
+    model: LanguageModel
+    device: torch.device
+    step: int = 0  # steps done
+    best: dict[str, float] | None = None  # {"step", "loss"} of the lowest validation loss
+    optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.optimizers = make_optimizers(self.model, self.config.training)
+
+    def save(self, name: str, **extra: Any) -> None:
+        """Write the checkpoint `name`; the one before it stays whole if that fails."""
+        state = {
+            "step": self.step,
+            "best": self.best,
+            **extra,
+            "config": self.config.model_dump(),
+            "vocabulary": self.corpus.vocabulary.characters,
+            "corpus_sha256": self.corpus.sha256,
+        }
+        memory = optimizer_tensors(self.model, self.optimizers)
+        try:
+            write_checkpoint(self.folder / name, self.model.state_dict(), memory, state)
+        except OSError as error:
+            raise UserError(
+                f"{self.folder / name}: step {self.step} could not be saved: {error.strerror or error}; "
+                "what was saved before stands. Make room or rights, then go on with --resume"
+            ) from None
+
+    def keep(self, validation_loss: float) -> None:
+        """Save as `last`, and as `best` if no loss was lower."""
+        improved = self.best is None or validation_loss < self.best["loss"]
+        if improved:
+            self.best = {"step": self.step, "loss": validation_loss}
+        for name in ("last", "best") if improved else ("last",):
+            self.save(name, loss=validation_loss)
+
+
+class Stop:
+    """Remembers that a signal asked for a stop, so that the step in hand can be finished."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __enter__(self) -> Stop:
+        self.before = {number: signal.signal(number, self.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def ask(self, number: int, _: object) -> None:
+        self.signal = self.signal or number
+
+
+def train(run: Run, stop: Stop) -> None:
+    """Do the steps that are left, evaluating and saving on the way.
+
+    Raises:
+        FloatingPointError: the loss or the gradient is no longer a number.
+    """
+    settings, model = run.config.training, run.model
+    windows = make_windows(run.corpus, context=model.context, max_characters=settings.evaluation_characters)
+    interval = 0.5 if sys.stderr.isatty() else 10  # a log file needs fewer lines than a terminal
+    bar = tqdm(total=settings.steps, initial=run.step, unit="step", mininterval=interval, ascii=True)
+    with runs.Metrics(run.folder, run.step) as metrics, bar:
+        model.train()
+        began, counted = time.perf_counter(), 0
+        while run.step < settings.steps and stop.signal is None:
+            # Dropout draws from torch's own generator, which nothing else uses in a step.
+            torch.manual_seed(stream_seed(settings.seed, "dropout", run.step))
+            factor = learning_rate_factor(run.step, settings)
+            set_learning_rate(run.optimizers, factor)
+            step_loss = backward(run)
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip).item()
+            if not math.isfinite(step_loss) or not math.isfinite(norm):
+                raise FloatingPointError(
+                    f"stopped at step {run.step + 1}: the loss is {step_loss} and the gradient's norm {norm}, "
+                    f"at learning rate {factor * settings.learning_rate:.3g}"
+                )
+            for optimizer in run.optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+            run.step, counted = run.step + 1, counted + 1
+            metrics.write(step=run.step, loss=step_loss, learning_rate=factor * settings.learning_rate, norm=norm)
+            bar.set_postfix(loss=f"{step_loss:.3f}", refresh=False)
+            bar.update()
+
+            last = run.step == settings.steps
+            if last or run.step % settings.evaluate_every == 0:
+                speed = counted * characters_per_step(run.config) / (time.perf_counter() - began)
+                result = evaluate(model, windows)
+                metrics.write(step=run.step, validation=result, characters_per_second=round(speed))
+                bar.write(describe(run.step, step_loss, result, speed))
+                run.keep(result["loss"])
+                began, counted = time.perf_counter(), 0
+            if run.step % settings.sample_every == 0 and not last:
+                bar.write(sample(run))
+        if stop.signal is not None:
+            run.save("last")
+
+
+def backward(run: Run) -> float:
+    """Add up the gradients of one step's windows; returns their mean loss."""
+    settings = run.config.training
+    size = settings.batch_size * settings.accumulation
+    draw = generator(settings.seed, "batches", run.step)
+    inputs, targets = batch(run.corpus.train, context=run.model.context, batch_size=size, generator=draw)
+    total = torch.zeros((), device=run.device)
+    for x, y in zip(inputs.split(settings.batch_size), targets.split(settings.batch_size), strict=True):
+        part = loss(run.model(x.to(run.device)), y.to(run.device)) / settings.accumulation
+        part.backward()
+        total += part.detach()
+    return total.item()
+
+
+def characters_per_step(config: Config) -> int:
+    """How many characters one optimizer step learns from."""
+    return config.training.batch_size * config.training.accumulation * config.model.context
+
+
+def describe(step: int, step_loss: float, result: dict[str, Any], speed: float) -> str:
+    """One line on an evaluation."""
+    line = f"step {step:>5}  loss {step_loss:.3f}  validation {result['loss']:.4f}"
+    if "excess" in result:
+        line += f"  excess {result['excess']:.4f}  "
+        line += "  ".join(f"{name} {value:.2f}" for name, value in result["facets"].items())
+    return f"{line}  {speed:,.0f} characters/s"
+
+
+def sample(run: Run) -> str:
+    """A text by the model as it is now, also kept in samples.txt."""
+    settings, vocabulary = run.config.training, run.corpus.vocabulary
+    prompt = vocabulary.encode(start_text(vocabulary.characters))[None]
+    draw = generator(settings.seed, "sampling", run.step)
+    tokens = torch.cat(list(generate(run.model, prompt, settings.sample_length, generator=draw)))
+    text = vocabulary.decode(tokens)
+    with (run.folder / "samples.txt").open("a", encoding="utf-8", newline="") as file:
+        file.write(f"--- step {run.step}\n{text}\n")
+    return "\n".join(f"    | {line}" for line in text.split("\n"))
