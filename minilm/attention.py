@@ -77,7 +77,8 @@ def backend_named(name: str) -> Callable[..., Tensor]:
     """`explicit`, `tiled`, `fused` or `auto` (fused). All agree in values and gradients."""
     from minilm.kernels import fused, tiled  # the one import from further down: kernels uses `visible`
 
-    return {"explicit": explicit, "tiled": tiled, "fused": fused, "auto": fused}[name]
+    backends: dict[str, Callable[..., Tensor]] = {"explicit": explicit, "tiled": tiled, "fused": fused, "auto": fused}
+    return backends[name]
 
 
 class Cache(Protocol):

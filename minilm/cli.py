@@ -50,14 +50,14 @@ def flags_of(settings: BaseModel) -> Any:
     Plain, because a pydantic model would check its ranges while tyro is still reading, and
     stop at the first table that has a problem.
     """
-    fields = []
+    fields: list[tuple[str, Any, Any]] = []
     for name, info in type(settings).model_fields.items():
         value = getattr(settings, name)
         if isinstance(value, BaseModel):
             table = flags_of(value)
             fields.append((name, type(table), dataclasses.field(default=table)))
         else:
-            kind = Switch if info.annotation is bool else info.annotation
+            kind: Any = Switch if info.annotation is bool else info.annotation
             metavar = "STR" if info.annotation == str | None else None
             flag = Annotated[kind, tyro.conf.arg(help=info.description, metavar=metavar)]
             fields.append((name, flag, dataclasses.field(default=value)))
@@ -98,6 +98,7 @@ def read_with(options: type, config: Config, argv: list[str], prog: str, descrip
     tables = flags_of(config)
     fields = [(f.name, f.type, dataclasses.field(default=getattr(tables, f.name))) for f in dataclasses.fields(tables)]
     command = dataclasses.make_dataclass("Command", fields, bases=(options,), frozen=True)
+    read: Any
     read, unknown = tyro.cli(
         command,
         args=argv,

@@ -44,7 +44,7 @@ class Embedding(nn.Module):
         if position == "learned":
             self.position_embedding = nn.Parameter(torch.empty(context, width))
         else:
-            table = {"sinusoidal": sinusoids, "none": torch.zeros}[position](context, width)
+            table = sinusoids(context, width) if position == "sinusoidal" else torch.zeros(context, width)
             # Not persistent: it follows from the settings, so it has no place in a checkpoint.
             self.register_buffer("position_embedding", table, persistent=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -10,10 +11,21 @@ class UserError(Exception):
     """Bad input. The message says what is wrong, where, and what to do about it."""
 
 
-def run_main(main: Callable[[], int | None]) -> None:
-    """Call a command's `main`, turning a UserError into its message and exit code 2."""
+def run_main(main: Callable[[], int]) -> None:
+    """Call a command's `main` and exit: with its code, or 2 and the message of a UserError."""
     try:
-        sys.exit(main())
+        for stream in (sys.stdout, sys.stderr):
+            # A character that the console cannot show must not end a run.
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        code = main()
+        sys.stdout.flush()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        code = 2
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        # Whoever read our output has left, as `head` does. Keep Python from flushing into the void.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    sys.exit(code)

@@ -122,17 +122,17 @@ def generate(
     model.eval()
     try:
         device = next(model.parameters()).device
-        cached = cached and all(block.attention.causal for block in model.blocks)
+        cached = cached and model.causal
         given = prompt.shape[-1]
         tokens = torch.cat([prompt, prompt.new_empty(len(prompt), length)], dim=-1).to(device)
-        start, caches = -1, None
+        start, caches = -1, list[KeyValueCache]()
         for end in range(given, given + length):
             window = window_start(end, model.context)
             if cached and window == start:
                 logits = model(tokens[:, end - 1 : end], caches=caches, start=end - 1 - start)
             else:
                 start = window
-                caches = [KeyValueCache(model.context) for _ in model.blocks] if cached else None
+                caches = [KeyValueCache(model.context) for _ in model.blocks] if cached else []
                 logits = model(tokens[:, start:end], caches=caches)
             chosen = choose(logits[:, -1], temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
             tokens[:, end] = chosen.to(device)

@@ -11,6 +11,7 @@ An ablation is a value given to a constructor; `forward` reads the same for ever
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -96,7 +97,7 @@ class LanguageModel(nn.Module):
         self, vocabulary: int, *, width: int, context: int, n_layers: int, position="learned", seed: int = 0, **block
     ) -> None:
         super().__init__()
-        self.context = context
+        self.context, self.causal = context, block.get("causal", True)
         self.embedding = Embedding(vocabulary, width, context, position)
         self.dropout = nn.Dropout(block.get("dropout", 0.0))
         self.blocks = nn.ModuleList(Block(width, **block) for _ in range(n_layers))
@@ -105,7 +106,7 @@ class LanguageModel(nn.Module):
         initialise(self, seed)
 
     def forward(
-        self, tokens: Tensor, *, padding: Tensor | None = None, caches: list[Cache] | None = None, start: int = 0
+        self, tokens: Tensor, *, padding: Tensor | None = None, caches: Sequence[Cache | None] = (), start: int = 0
     ) -> Tensor:
         """(B, T) -> (B, T, V).
 

@@ -179,8 +179,10 @@ def expand_text(text: str, words: dict[str, list[str]]) -> list[str]:
     for chosen in itertools.product(*(words[name] for name, _ in slots)):
         taken = {(name, word) for (name, _), word in zip(slots, chosen, strict=True)}
         if len(taken) == len(slots):
-            filling = dict(zip(slots, chosen, strict=True))
-            sentences.append(PLACEHOLDER.sub(lambda match, f=filling: f[match.groups()], text))
+            filled = text
+            for (name, digit), word in zip(slots, chosen, strict=True):
+                filled = filled.replace(f"{{{name}{digit}}}", word)
+            sentences.append(filled)
     return sentences
 
 

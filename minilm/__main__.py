@@ -1,0 +1,49 @@
+"""The commands: `python -m minilm NAME ...`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+
+from minilm.errors import UserError, run_main
+
+# Each module brings its own options in `main(argv)` and is imported only when called.
+COMMANDS = {
+    "sample": ("minilm.sample", "write with a trained model"),
+    "lookup": ("minilm.lab.lookup", "the four-word lookup, step by step, with every number"),
+    "claims": ("minilm.lab.claims", "every claim of the article, measured"),
+    "cost": ("minilm.lab.cost", "what attention costs: dot products, operations, memory"),
+    "kernels": ("minilm.lab.kernels", "explicit, tiled and fused attention: time and memory against length"),
+}
+
+
+def usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: python -m minilm COMMAND [OPTIONS]",
+            "",
+            "Training is `python train.py`. The other commands:",
+            "",
+            *lines,
+            "",
+            "python -m minilm COMMAND --help tells the options of one.",
+        ]
+    )
+
+
+def main() -> int:
+    argv = sys.argv[1:]
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    if argv[0] not in COMMANDS:
+        near = difflib.get_close_matches(argv[0], COMMANDS, n=1)
+        raise UserError(f"{argv[0]}: no such command; " + (f"did you mean {near[0]}?\n" if near else "\n") + usage())
+    return importlib.import_module(COMMANDS[argv[0]][0]).main(argv[1:])
+
+
+if __name__ == "__main__":
+    run_main(main)
