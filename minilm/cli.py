@@ -8,7 +8,6 @@ whole is checked once, so that all problems are told together.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -16,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 import tyro
 from pydantic import BaseModel
 
-from minilm.config import Config, Origins, leaves, merge, read_layers, validate
+from minilm.config import Config, Origins, leaves, merge, nearest, read_layers, validate
 from minilm.errors import UserError
 
 Options = TypeVar("Options")
@@ -108,20 +107,16 @@ def read_with(options: type, config: Config, argv: list[str], prog: str, descrip
         config=(tyro.conf.FlagCreatePairsOff,),
     )
     if unknown:
-        names = {"--" + ".".join(key).replace("_", "-") for key in leaves(config.model_dump())}
-        names |= {"--" + f.name.replace("_", "-") for f in dataclasses.fields(options)}
-        raise UserError(
-            "\n".join(f"{word}: no such flag{nearest_flag(word, names)}" for word in unknown if word.startswith("-"))
-        )
+        known = [(field.name,) for field in dataclasses.fields(options)] + leaves(config.model_dump())
+        raise UserError("\n".join(unknown_flag(word, known) for word in unknown if word.startswith("-")))
     return read
 
 
-def nearest_flag(word: str, names: set[str]) -> str:
-    """By spelling, or the same name in another table."""
-    flag = word.partition("=")[0].replace("_", "-")
-    near = difflib.get_close_matches(flag, names, n=1, cutoff=0.7)
-    near = near or [name for name in sorted(names) if name.rpartition(".")[2] == flag.lstrip("-").rpartition(".")[2]]
-    return f"; did you mean {near[0]}?" if near else "; --help lists them all"
+def unknown_flag(word: str, known: list[tuple[str, ...]]) -> str:
+    """One line of advice."""
+    near = nearest(tuple(word.partition("=")[0].lstrip("-").split(".")), known)
+    advice = f"did you mean --{'.'.join(near).replace('_', '-')}?" if near else "--help lists them all"
+    return f"{word}: no such flag; {advice}"
 
 
 def gather(inputs: tuple[str, ...], default: Path) -> tuple[dict[str, Any], Origins]:

@@ -155,10 +155,11 @@ def is_tables(*values: Any) -> bool:
 
 
 def leaves(tables: dict[str, Any], prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """The path of every value."""
+    """The path of every value; what stands in a table of a table counts as one, since no setting is there."""
     found: list[tuple[str, ...]] = []
     for key, value in tables.items():
-        found += leaves(value, (*prefix, key)) if isinstance(value, dict) else [(*prefix, key)]
+        is_table = isinstance(value, dict) and not prefix
+        found += leaves(value, (key,)) if is_table else [(*prefix, key)]
     return found
 
 
@@ -191,26 +192,29 @@ def validate(tables: dict[str, Any], origins: Origins, source: str = "settings")
 def describe(problem: Any, origins: Origins, source: str) -> str:
     """One line of advice for one problem that pydantic found."""
     where = tuple(str(part) for part in problem["loc"])
-    origin = ", ".join(sorted({o for key, o in origins.items() if key[: len(where)] == where})) or source
+    named = {origin for key, origin in origins.items() if key[: len(where)] == where[: len(key)]}
+    origin = ", ".join(sorted(named)) or source
     key = ".".join(where) or "settings"
     if problem["type"] == "extra_forbidden":
-        return f"{origin}: {key}: no such setting{suggestion(where)}"
+        near = nearest(where, all_keys())
+        return f"{origin}: {key}: no such setting" + (f"; did you mean {'.'.join(near)}?" if near else "")
     if problem["type"] == "value_error":
         return f"{origin}: {key}: {problem['ctx']['error']}"
     message = problem["msg"].removeprefix("Input ").replace("should be", "must be")
     return f"{origin}: {key} = {problem['input']!r}: {message}"
 
 
-def suggestion(where: tuple[str, ...]) -> str:
-    """The nearest valid key: in the same table by spelling, else the same name in another table."""
-    known = all_keys()
-    *table, name = where
-    siblings = [key[-1] for key in known if list(key[:-1]) == table]
-    elsewhere = [".".join(key) for key in known if key[-1] == name.replace("-", "_")]
-    near = difflib.get_close_matches(name.replace("-", "_"), siblings, n=1) or elsewhere
-    if not near:
-        near = difflib.get_close_matches(".".join(where), [".".join(key) for key in known], n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else ""
+def nearest(where: tuple[str, ...], known: list[tuple[str, ...]]) -> tuple[str, ...] | None:
+    """The known path that was most likely meant: spelled alike in the same table, or alike in another."""
+    *table, name = (part.replace("-", "_") for part in where)
+    siblings = {key[-1]: key for key in known if list(key[:-1]) == table}
+    by_name = {key[-1]: key for key in known}
+    by_initials = {"".join(word[0] for word in name.split("_")): key for name, key in by_name.items() if "_" in name}
+    elsewhere = {**by_initials, **by_name}  # "lr" is meant for learning_rate
+    for names, cutoff in ((siblings, 0.6), (elsewhere, 0.8)):
+        for match in difflib.get_close_matches(name, names, n=1, cutoff=cutoff):
+            return names[match]
+    return None
 
 
 def all_keys() -> list[tuple[str, ...]]:
