@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,17 +20,17 @@ FORMATS = (".svg", ".png", ".pdf")
 
 def new_figure(width: float = 6.4, height: float = 4.2) -> Figure:
     """An empty figure, in inches. No pyplot: nothing is shown, kept or set for the whole program."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("pictures need matplotlib: pip install matplotlib") from None
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def check_picture(path: Path | None) -> None:
-    """Refuse a place where no picture can be written, before anything is computed."""
+    """Refuse what would keep a picture from being written, before anything is computed."""
     if path is None:
         return
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UserError("pictures need matplotlib: pip install matplotlib")
     if path.suffix.lower() not in FORMATS:
         raise UserError(f"{path}: a picture's name ends in {', '.join(FORMATS)}")
     if not path.parent.is_dir():

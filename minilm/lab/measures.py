@@ -5,6 +5,8 @@ Pure functions on tensors and lists of numbers, used by the claims and by whoeve
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -24,8 +26,9 @@ def flatness(weights: Tensor, readable: Tensor | None = None) -> Tensor:
 def distance_to_hull(point: Tensor, corners: Tensor) -> float:
     """How far `point` (K) is from the nearest mixture of `corners` (S, K), in its worst component.
 
-    Zero, but for rounding, if weights that are positive and sum to one can make it. A linear
-    programme: over weights w and a distance t, the least t with |w @ corners - point| <= t.
+    Zero, to the 1e-7 that the solver allows itself, if weights that are positive and sum to one
+    can make it. A linear programme: over weights w and a distance t, the least t for which every
+    component of w @ corners is within t of the point's.
     """
     from scipy.optimize import linprog
 
@@ -48,6 +51,6 @@ def residual(x: Tensor) -> float:
     return ((x - x.mean(dim=0)).norm() / x.norm()).item()
 
 
-def slope(x: list[float], y: list[float]) -> float:
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
     """The power p of the best y = c x^p, by least squares on the logarithms."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])

@@ -17,6 +17,7 @@ Input = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FIL
 File = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")]
 Text = Annotated[str | None, tyro.conf.arg(metavar="TEXT", help_behavior_hint="")]
+Number = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")]
 Flag = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
 
 
