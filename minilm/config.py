@@ -205,13 +205,13 @@ def describe(problem: Any, origins: Origins, source: str) -> str:
 
 
 def nearest(where: tuple[str, ...], known: list[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """The known path that was most likely meant: spelled alike in the same table, or alike in another."""
+    """The known path that was most likely meant: the same name elsewhere, else one spelled alike, here or elsewhere."""
     *table, name = (part.replace("-", "_") for part in where)
     siblings = {key[-1]: key for key in known if list(key[:-1]) == table}
     by_name = {key[-1]: key for key in known}
     by_initials = {"".join(word[0] for word in name.split("_")): key for name, key in by_name.items() if "_" in name}
     elsewhere = {**by_initials, **by_name}  # "lr" is meant for learning_rate
-    for names, cutoff in ((siblings, 0.6), (elsewhere, 0.8)):
+    for names, cutoff in ((elsewhere, 1.0), (siblings, 0.6), (elsewhere, 0.8)):
         for match in difflib.get_close_matches(name, names, n=1, cutoff=cutoff):
             return names[match]
     return None
