@@ -41,7 +41,8 @@ def main() -> int:
         return 0
     if argv[0] not in COMMANDS:
         near = difflib.get_close_matches(argv[0], COMMANDS, n=1)
-        raise UserError(f"{argv[0]}: no such command; " + (f"did you mean {near[0]}?\n" if near else "\n") + usage())
+        advice = f"; did you mean {near[0]}?" if near else ""
+        raise UserError(f"{argv[0]}: no such command{advice}\n{usage()}")
     return importlib.import_module(COMMANDS[argv[0]][0]).main(argv[1:])
 
 
