@@ -1,0 +1,141 @@
+"""Does a command line end in the right settings, or in one message and the right exit code?"""
+
+import sys
+import tomllib
+
+import pytest
+
+from minilm.__main__ import COMMANDS, main, usage
+from minilm.config import load_config
+
+HEAVY = ("torch", "datasets", "scipy", "matplotlib", "transformers")
+WHAT_IS_IMPORTED = f"""
+import runpy, sys
+sys.argv = sys.argv[1:]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+finally:
+    print("imported:", [name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
+"""
+
+
+@pytest.fixture
+def minilm(monkeypatch):
+    """`python -m minilm WORDS` in this process."""
+
+    def call(*words) -> int:
+        monkeypatch.setattr(sys, "argv", ["minilm", *map(str, words)])
+        return main()
+
+    return call
+
+
+@pytest.mark.parametrize("words", [("train.py", "--help"), ("train.py", "-h"), ("train.py", "--print-config")])
+def test_help_does_not_import_torch(run_cli, tmp_path, words):
+    script = tmp_path / "what_is_imported.py"
+    script.write_text(WHAT_IS_IMPORTED, encoding="utf-8")
+    done = run_cli("train.py", *words[1:], cwd=tmp_path, python=(str(script),))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("imported: []\n")
+    if "--print-config" not in words:
+        assert "--model.n-layers INT" in done.stdout
+        assert "--resume" in done.stdout
+    assert [file.name for file in tmp_path.iterdir()] == [script.name]
+
+
+def test_help_shows_the_values_of_the_settings_that_are_given(train_py, capsys, tmp_path):
+    file = tmp_path / "wide.toml"
+    file.write_text("[model]\nwidth = 512\n", encoding="utf-8")
+    for words in ((file, "--help"), ("-h", file)):
+        with pytest.raises(SystemExit) as caught:
+            train_py(*words)
+        assert caught.value.code == 0
+        assert "default: 512" in capsys.readouterr().out
+
+
+def test_flags_lie_over_the_file(train_py, capsys, tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text("[model]\nwidth = 8\nn_layers = 1\n", encoding="utf-8")
+    for words in ((file, "--model.n-layers", "2"), ("--model.n-layers=2", file), ("--model.n_layers=2", file)):
+        assert train_py(*words, "--print-config") == 0
+        model = tomllib.loads(capsys.readouterr().out)["model"]
+        assert (model["width"], model["n_layers"]) == (8, 2)
+
+
+def test_flag_that_repeats_a_default_still_lies_over_the_file(train_py, capsys, tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text("[model]\nn_layers = 1\ncausal = false\n", encoding="utf-8")
+    assert train_py(file, "--model.n-layers=3", "--model.causal", "true", "--print-config") == 0
+    model = tomllib.loads(capsys.readouterr().out)["model"]
+    assert (model["n_layers"], model["causal"]) == (3, True)
+
+
+def test_printed_settings_are_a_settings_file(train_py, capsys, tmp_path):
+    assert train_py("--model.width=8", "--corpus.language", 'it\'s \\ a "path".toml', "--print-config") == 0
+    file = tmp_path / "printed.toml"
+    file.write_text(capsys.readouterr().out, encoding="utf-8")
+    config = load_config(file)
+    assert (config.model.width, config.corpus.language) == (8, 'it\'s \\ a "path".toml')
+
+
+def test_texts_become_the_corpus(train_py, capsys, tmp_path):
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[model]\nwidth = 8\n", encoding="utf-8")
+    assert train_py(settings, "a.txt", "b.csv", "--print-config") == 0
+    tables = tomllib.loads(capsys.readouterr().out)
+    assert (tables["corpus"]["source"], tables["corpus"]["path"]) == ("file", ["a.txt", "b.csv"])
+    assert tables["model"]["width"] == 8
+
+
+def test_a_text_alone_gets_the_settings_for_texts(train_py, capsys, configs):
+    assert train_py("my.txt", "--print-config") == 0
+    tables = tomllib.loads(capsys.readouterr().out)
+    assert tables["corpus"]["path"] == ["my.txt"]
+    assert tables["model"] == configs["shakespeare"].model.model_dump()
+
+
+def test_two_settings_files_are_refused(train_py, refusal):
+    assert "one settings file at a time" in refusal(train_py, "one.toml", "two.toml")
+
+
+def test_run_is_named_after_the_last_input(train_py, monkeypatch, tmp_path):
+    found = []
+    monkeypatch.setattr("minilm.session.start_run", lambda config, folder, **flags: found.append((folder, flags)) or 0)
+    settings = tmp_path / "settings.toml"
+    settings.write_text("", encoding="utf-8")
+    assert train_py() == 0
+    assert train_py(settings) == 0
+    assert train_py(settings, "texts/my.txt", "--resume") == 0
+    assert train_py(settings, "--out", "elsewhere", "--overwrite") == 0
+    assert [folder.as_posix() for folder, _ in found] == ["runs/base", "runs/settings", "runs/my", "elsewhere"]
+    assert found[2][1] == {"resume": True, "overwrite": False}
+    assert found[3][1] == {"resume": False, "overwrite": True}
+
+
+def test_commands_are_listed(minilm, capsys):
+    for words in ((), ("--help",), ("-h",)):
+        assert minilm(*words) == 0
+        assert capsys.readouterr().out == usage() + "\n"
+    assert all(name in usage() for name in COMMANDS)
+
+
+def test_unknown_command_gets_the_nearest(minilm, refusal):
+    assert refusal(minilm, "sampel").startswith("sampel: no such command; did you mean sample?\nusage: ")
+    assert refusal(minilm, "zzz").startswith("zzz: no such command\nusage: ")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(minilm, capsys, name):
+    with pytest.raises(SystemExit) as caught:
+        minilm(name, "--help")
+    assert caught.value.code == 0
+    assert f"python -m minilm {name}" in capsys.readouterr().out
+
+
+def test_command_help_does_not_import_torch(run_cli, tmp_path):
+    script = tmp_path / "what_is_imported.py"
+    script.write_text(WHAT_IS_IMPORTED.replace("run_path(sys.argv[0]", "run_module('minilm'"), encoding="utf-8")
+    done = run_cli("train.py", "sample", "--help", cwd=tmp_path, python=(str(script),))
+    assert done.returncode == 0, done.stderr
+    assert "--temperature FLOAT" in done.stdout
+    assert done.stderr.endswith("imported: []\n")
