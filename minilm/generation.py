@@ -73,8 +73,14 @@ def filtered(logits: Tensor, *, temperature: float, top_k: int | None, top_p: fl
 def choose(
     logits: Tensor, *, temperature: float, top_k: int | None, top_p: float | None, generator: torch.Generator
 ) -> Tensor:
-    """One character for each row: (B, V) -> (B,). Temperature 0 takes the likeliest."""
+    """One character for each row: (B, V) -> (B,). Temperature 0 takes the likeliest.
+
+    Raises:
+        FloatingPointError: a logit is no number.
+    """
     logits = logits.float().cpu()
+    if not logits.isfinite().all():
+        raise FloatingPointError("some of the model's scores are infinite or no numbers")
     if temperature == 0:
         return logits.argmax(-1)
     probabilities = filtered(logits, temperature=temperature, top_k=top_k, top_p=top_p)

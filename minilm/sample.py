@@ -78,9 +78,12 @@ def main(argv: list[str] | None = None) -> int:
     )
     pieces = [prompt]
     print(prompt, end="", flush=True)
-    for draw in draws:
-        pieces.append(vocabulary.decode(draw))
-        print(pieces[-1], end="", flush=True)
+    try:
+        for draw in draws:
+            pieces.append(vocabulary.decode(draw))
+            print(pieces[-1], end="", flush=True)
+    except FloatingPointError as error:
+        raise UserError(f"{options.run}: cannot write: {error}") from None
     print()
     if options.out:
         save(options.out, "".join(pieces))

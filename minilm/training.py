@@ -96,7 +96,7 @@ def train(run: Run, stop: Stop) -> None:
     """Do the steps that are left, evaluating and saving on the way.
 
     Raises:
-        FloatingPointError: the loss or the gradient is no longer a number.
+        FloatingPointError: the loss, the gradient or the model's scores are no longer numbers.
     """
     settings, model = run.config.training, run.model
     windows = make_windows(run.corpus, context=model.context, max_characters=settings.evaluation_characters)
@@ -112,16 +112,13 @@ def train(run: Run, stop: Stop) -> None:
             set_learning_rate(run.optimizers, factor)
             step_loss = backward(run)
             norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip).item()
-            if not math.isfinite(step_loss) or not math.isfinite(norm):
-                raise FloatingPointError(
-                    f"stopped at step {run.step + 1}: the loss is {step_loss} and the gradient's norm {norm}, "
-                    f"at learning rate {factor * settings.learning_rate:.3g}"
-                )
+            rate = factor * settings.learning_rate
+            refuse_non_finite(run.step + 1, rate, {"loss": step_loss, "gradient's norm": norm})
             for optimizer in run.optimizers:
                 optimizer.step()
                 optimizer.zero_grad()
             run.step, counted = run.step + 1, counted + 1
-            metrics.write(step=run.step, loss=step_loss, learning_rate=factor * settings.learning_rate, norm=norm)
+            metrics.write(step=run.step, loss=step_loss, learning_rate=rate, norm=norm)
             bar.set_postfix(loss=f"{step_loss:.3f}", refresh=False)
             bar.update()
 
@@ -129,6 +126,8 @@ def train(run: Run, stop: Stop) -> None:
             if last or run.step % settings.evaluate_every == 0:
                 speed = counted * characters_per_step(run.config) / (time.perf_counter() - began)
                 result = evaluate(model, windows)
+                # Good gradients can still have thrown the weights too far: these must not be saved.
+                refuse_non_finite(run.step, rate, {"validation loss": result["loss"]})
                 metrics.write(step=run.step, validation=result, characters_per_second=round(speed))
                 bar.write(describe(run.step, step_loss, result, speed))
                 run.keep(result["loss"])
@@ -153,6 +152,13 @@ def backward(run: Run) -> float:
     return total.item()
 
 
+def refuse_non_finite(step: int, rate: float, figures: dict[str, float]) -> None:
+    """Raise FloatingPointError if one of the figures, by name, is infinite or no number."""
+    if not all(map(math.isfinite, figures.values())):
+        told = " and ".join(f"the {name} is {value}" for name, value in figures.items())
+        raise FloatingPointError(f"stopped at step {step}: {told}, at learning rate {rate:.3g}")
+
+
 def characters_per_step(config: Config) -> int:
     """How many characters one optimizer step learns from."""
     return config.training.batch_size * config.training.accumulation * config.model.context
@@ -172,7 +178,10 @@ def sample(run: Run) -> str:
     settings, vocabulary = run.config.training, run.corpus.vocabulary
     prompt = vocabulary.encode(start_text(vocabulary.characters))[None]
     draw = generator(settings.seed, "sampling", run.step)
-    tokens = torch.cat(list(generate(run.model, prompt, settings.sample_length, generator=draw)))
+    try:
+        tokens = torch.cat(list(generate(run.model, prompt, settings.sample_length, generator=draw)))
+    except FloatingPointError as error:
+        raise FloatingPointError(f"stopped at step {run.step}: {error}") from None
     text = vocabulary.decode(tokens)
     with (run.folder / "samples.txt").open("a", encoding="utf-8", newline="") as file:
         file.write(f"--- step {run.step}\n{text}\n")
