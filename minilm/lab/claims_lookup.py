@@ -132,7 +132,7 @@ def the_takes_all_alike_and_bank_does_not() -> Finding:
         {f"flatness of {word}": value for word, value in flat.items()},
         as_stated=flat["the"] > 0.95 > 0.9 > flat["bank"],
         core=flat["the"] == max(flat.values()),
-        precisely=f'A matter of degree: no row is below {min(flat.values()):.2f}, and "bank" is number '
+        precisely=f'A matter of degree: no row is below {min(flat.values()):.3f}, and "bank" is number '
         f"{sorted(flat.values(), reverse=True).index(flat['bank']) + 1} in flatness among {len(flat)}.",
     )
 

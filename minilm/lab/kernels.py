@@ -122,7 +122,7 @@ def measure(backend: str, length: int, width: int, tile: int, threads: int) -> M
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     times = [stopwatch(run, inputs)]
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit
-    while sum(times) < 0.5:
+    while sum(times) < 0.3:
         times.append(stopwatch(run, inputs))
     peak = allocated_peak(lambda: run(*inputs))
     return Measurement(backend, length, min(times), peak, grown)

@@ -97,7 +97,7 @@ def draw(example: Example, table: Table) -> Any:
     """The table of weights as a map, darker for less."""
     figure = new_figure(1.6 + 0.9 * len(example.words), 1.4 + 0.75 * len(example.words))
     axes = figure.add_subplot()
-    image = axes.imshow(table.weights, cmap="cividis", vmin=0)
+    image = axes.imshow(table.weights.numpy(), cmap="cividis", vmin=0)
     for i, row in enumerate(table.weights.tolist()):
         for j, weight in enumerate(row):
             colour = "white" if weight < table.weights.max() / 2 else "black"

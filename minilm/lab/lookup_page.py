@@ -36,6 +36,8 @@ def add(terms: Sequence[str]) -> str:
 def multiply(left: Sequence[Any], right: Sequence[Any]) -> str:
     """A dot product written out: the products, then their values."""
     factors = [f"{show(a)} x {show(b)}" for a, b in zip(left, right, strict=True)]
+    if len(factors) == 1:
+        return factors[0]
     return f"{add(factors)} = {add([show(a * b) for a, b in zip(left, right, strict=True)])}"
 
 
@@ -47,7 +49,7 @@ def page(example: Example, steps: Steps, table: Table, pencil: list[Steps], how:
     if len(shown.weights) < len(example.words):
         everything = by_hand if pencil else lambda *args, **kwargs: exact(*args, **kwargs)[0]
         lines += ["", *hidden(example, everything(example, scaled=how["scaled"]), shown)]
-    lines += ["", *whole_table(example, table, pencil)]
+    lines += ["", *whole_table(example, table, pencil, how["masked"])]
     return lines if how["scaled"] else [*lines, "", *eight_times(example, how["masked"])]
 
 
@@ -132,14 +134,15 @@ def hidden(example: Example, before: Steps, after: Steps) -> list[str]:
     return lines
 
 
-def whole_table(example: Example, table: Table, pencil: list[Steps]) -> list[str]:
+def whole_table(example: Example, table: Table, pencil: list[Steps], masked: bool) -> list[str]:
     """All words ask: a row for each, with its flatness and what it leaves as."""
     words = example.words
     if pencil:
         rows = [[show(w) for w in steps.weights] for steps in pencil]
         mixtures = [vector(steps.mixture) for steps in pencil]
     else:
-        rows = [[show(w) for w in row] for row in table.weights.tolist()]
+        weights = table.weights.tolist()
+        rows = [[show(w) for w in (row[: i + 1] if masked else row)] for i, row in enumerate(weights)]
         mixtures = [vector(mixture) for mixture in table.mixtures]
     cells = [["", *words, "flatness", "mixture"]]
     for i, row in enumerate(rows):
