@@ -66,11 +66,14 @@ class Run:
             ) from None
 
     def keep(self, validation_loss: float) -> None:
-        """Save as `last`, and as `best` if no loss was lower."""
+        """Save as `last`, and as `best` if no loss was lower.
+
+        `best` first: killed in between, the run goes on from the `last` before and writes both anew.
+        """
         improved = self.best is None or validation_loss < self.best["loss"]
         if improved:
             self.best = {"step": self.step, "loss": validation_loss}
-        for name in ("last", "best") if improved else ("last",):
+        for name in ("best", "last") if improved else ("last",):
             self.save(name, loss=validation_loss)
 
 
