@@ -21,7 +21,7 @@ from torch import Tensor
 from minilm.errors import UserError
 
 FORMAT = 1
-MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+CHECKPOINT_FILES = MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 WRAPPERS = ("module.", "_orig_mod.")  # put before a name by DDP and by torch.compile
 
 
@@ -100,12 +100,20 @@ def read_state(folder: Path) -> dict[str, Any]:
         raise UserError(f"{file}: is damaged (not JSON)") from None
     kinds = {"format": int, "step": int, "config": dict, "vocabulary": str, "sha256": dict}
     state = state if isinstance(state, dict) else {}
-    wrong = [key for key, kind in kinds.items() if not isinstance(state.get(key), kind)]
+    wrong = [key for key, kind in kinds.items() if type(state.get(key)) is not kind]
+    wrong += ["loss"] if type(state.get("loss", 0.0)) is not float else []
+    wrong += ["best"] if not is_best(state.get("best")) else []
     if wrong:
         raise UserError(f"{file}: is not a minilm checkpoint's: {', '.join(wrong)} missing or of another kind")
     if state["format"] != FORMAT:
         raise UserError(f"{file}: format {state['format']}, but this minilm reads format {FORMAT}")
     return state
+
+
+def is_best(value: Any) -> bool:
+    """Whether this is what a run knows of its best step: nothing yet, or its number and loss."""
+    known = isinstance(value, dict) and (type(value.get("step")), type(value.get("loss"))) == (int, float)
+    return value is None or known
 
 
 def read_checkpoint(folder: Path, *, optimizer: bool = False) -> Checkpoint:

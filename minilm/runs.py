@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from minilm import __version__
-from minilm.checkpoint import read_checkpoint, recover
+from minilm.checkpoint import CHECKPOINT_FILES, read_checkpoint, recover
 from minilm.config import Config, to_toml, validate
 from minilm.corpus import Corpus, Vocabulary
 from minilm.errors import UserError
@@ -44,11 +44,32 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
         recover(folder / name)
     if resume and not (folder / "last").is_dir():
         raise UserError(f"{folder}: there is nothing to resume: it holds no checkpoint")
-    if is_used(folder) and not (resume or overwrite):
+    if resume or not is_used(folder):
+        return
+    strangers = not_ours(folder)
+    if strangers:
+        raise UserError(
+            f"{folder}: {', '.join(strangers)} would be replaced, and no run of minilm's made that; "
+            "choose another folder with --out"
+        )
+    if not overwrite:
         raise UserError(
             f"{folder}: holds a run already; "
             "--resume goes on with it, --overwrite replaces it, --out names another folder"
         )
+
+
+def not_ours(folder: Path) -> list[str]:
+    """Files that bear the names of a run's and are not one's, so that nothing of anybody's is lost."""
+    try:
+        made_by_us = "minilm" in json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        made_by_us = False
+    names = [name for name in FILES if (folder / name).exists() and not made_by_us]
+    for name in CHECKPOINTS:
+        names += [name] if (folder / name).is_file() else []
+        names += [f"{name}/{file.name}" for file in (folder / name).glob("*") if file.name not in CHECKPOINT_FILES]
+    return names
 
 
 def clear(folder: Path) -> None:
@@ -65,9 +86,10 @@ def start(folder: Path, config: Config, corpus: Corpus, model: LanguageModel, de
     try:
         folder.mkdir(parents=True, exist_ok=True)
         clear(folder)
-        (folder / "config.toml").write_text(to_toml(config), encoding="utf-8")
+        # The manifest first, since it marks the folder as ours.
         text = json.dumps(manifest(config, corpus, model, device), indent=1, ensure_ascii=False)
         (folder / "manifest.json").write_text(text, encoding="utf-8")
+        (folder / "config.toml").write_text(to_toml(config), encoding="utf-8")
     except OSError as error:
         raise UserError(f"{folder}: cannot be written to: {error.strerror}") from None
 
@@ -127,11 +149,13 @@ class Metrics:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """All whole lines of a metrics.jsonl; a last one that was cut off in mid-write is left out."""
-    lines = path.read_text(encoding="utf-8").split("\n")
     try:
-        return [json.loads(line) for line in lines[:-1]]
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
     except ValueError:
-        raise UserError(f"{path}: is damaged: a line is not JSON") from None
+        records = [None]
+    if not all(isinstance(record, dict) and isinstance(record.get("step"), int) for record in records):
+        raise UserError(f"{path}: is damaged: a line is not JSON with a step")
+    return records
 
 
 class LoadedRun(NamedTuple):
