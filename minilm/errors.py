@@ -28,4 +28,8 @@ def run_main(main: Callable[[], int]) -> None:
         # Whoever read our output has left, as `head` does. Keep Python from flushing into the void.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
+    except OSError as error:
+        # A path that the system does not take (too long, not allowed) can come up anywhere.
+        print(f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}", file=sys.stderr)
+        code = 2
     sys.exit(code)
