@@ -38,14 +38,13 @@ def choose_device(name: str) -> torch.device:
     """The device called `name`; `auto` is CUDA, else MPS, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "mps" if torch.mps.is_available() else "cpu")
+    if name.partition(":")[0] not in ("cpu", "cuda", "mps"):
+        raise UserError(f"device {name!r}: there is no such kind; use auto, cpu, cuda, cuda:1 or mps")
     try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
+        return torch.zeros(1, device=name).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise UserError(
-            f"training.device = {name!r}: no such device here ({str(error).splitlines()[0]}); use auto or cpu"
-        ) from None
-    return device
+        reason = str(error).splitlines()[0]
+        raise UserError(f"device {name!r}: there is none here ({reason}); use auto or cpu") from None
 
 
 def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: bool = False) -> int:
