@@ -38,7 +38,7 @@ class ModelConfig(Settings):
     residual: bool = Field(True, description="add each part's output to the stream instead of replacing it")
     norm: bool = Field(True, description="layer norm before each part and before the head")
     dropout: float = Field(0.0, ge=0, lt=1, description="share dropped while training")
-    backend: Literal["auto", "explicit", "fused"] = Field("auto", description="how attention is computed")
+    backend: Literal["auto", "explicit", "tiled", "fused"] = Field("auto", description="how attention is computed")
 
     @model_validator(mode="after")
     def heads_divide_width(self) -> ModelConfig:

@@ -12,12 +12,14 @@ import math
 import torch
 from torch import Tensor, nn
 
+LOUDNESS = 0.02  # root mean square of token and position embeddings at the start
+
 
 def sinusoids(context: int, width: int) -> Tensor:
     """The fixed table of Vaswani et al. 2017, section 3.5: (T, D).
 
     Even columns hold sin, odd ones cos, of the place times a frequency that falls from 1 to
-    1/10000 along the columns.
+    1/10000 along the columns, here as loud as the token embeddings at their start.
     """
     place = torch.arange(context, dtype=torch.float32)[:, None]  # (T, 1)
     column = torch.arange(0, width, 2, dtype=torch.float32)
@@ -25,7 +27,7 @@ def sinusoids(context: int, width: int) -> Tensor:
     table = torch.empty(context, width)
     table[:, 0::2] = angle.sin()
     table[:, 1::2] = angle.cos()[:, : width // 2]
-    return table
+    return math.sqrt(2) * LOUDNESS * table  # a sine's root mean square is 1/sqrt(2)
 
 
 class Embedding(nn.Module):

@@ -10,9 +10,7 @@ An ablation is a value given to a constructor; `forward` reads the same for ever
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +18,7 @@ from torch.nn import functional as F
 
 from minilm.attention import Cache, MultiHeadAttention
 from minilm.embedding import Embedding
-from minilm.streams import generator
+from minilm.parameters import initialise
 
 
 class FeedForward(nn.Module):
@@ -122,45 +120,3 @@ class LanguageModel(nn.Module):
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Mean of -log p(target) in nats: (B, T, V), (B, T) -> ()."""
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-
-
-@torch.no_grad()
-def initialise(model: LanguageModel, seed: int) -> None:
-    """Draw every weight from the stream that bears its name, so that arms share what they share.
-
-    Queries and keys of a normalised input start with unit variance (std 1/sqrt(D)), the
-    premise of the argument for the scale (Vaswani et al. 2017, footnote 4). What is added to
-    the stream starts smaller, by the number of additions (Radford et al. 2019). The head
-    starts small, so the loss starts near ln V.
-    """
-    for name, parameter in model.named_parameters():
-        if name.endswith("norm.weight"):
-            parameter.fill_(1.0)
-        elif name.endswith("bias"):
-            parameter.zero_()
-        else:
-            std = 1 / math.sqrt(parameter.shape[-1])
-            if "embedding" in name or name == "head.weight":
-                std = 0.02
-            if name.endswith(("output.weight", "down.weight")):
-                std /= math.sqrt(2 * len(model.blocks))
-            noise = torch.empty(parameter.shape).normal_(generator=generator(seed, f"init/{name}"))
-            parameter.copy_(std * noise)
-
-
-class Part(NamedTuple):
-    """One row of the parameter table."""
-
-    name: str
-    weights: int
-    biases: int
-
-
-def parameter_table(model: LanguageModel) -> list[Part]:
-    """Where the parameters are, part by part; the rows sum to all that the model has."""
-    kinds = ("token_embedding", "position_embedding", "norm", "attention", "feed_forward", "head")
-    table = {kind: [0, 0] for kind in kinds}
-    for name, parameter in model.named_parameters():
-        kind = next(kind for kind in kinds if kind in name)
-        table[kind][name.endswith("bias")] += parameter.numel()
-    return [Part(kind.replace("_", " "), *counts) for kind, counts in table.items()]

@@ -47,13 +47,14 @@ class Riverbank:
         self._weights = np.cumsum([weight for _, weight, _ in templates], dtype=np.uint64)
         self._sentences = [[re.sub("[<>]", "", s) + "\n" for s in sentences] for _, _, sentences in templates]
         self._mass: defaultdict[str, float] = defaultdict(float)  # prefix -> probability: the trie
-        self._answers: dict[str, tuple[int, int]] = {}  # sentence -> (place, facet) of its answer
+        self._answers: dict[str, tuple[list[int], int]] = {}  # sentence -> places of its answers, facet
         for (facet, weight, marked), plain in zip(templates, self._sentences, strict=True):
             share = weight / int(self._weights[-1]) / len(plain)
             for mark, sentence in zip(marked, plain, strict=True):
                 if sentence in self._answers:
                     raise UserError(f"riverbank: two templates make the sentence {sentence.strip()!r}")
-                self._answers[sentence] = (mark.index("<"), self.facets.index(facet))
+                before = [len(re.sub("[<>]", "", mark[: m.start()])) for m in re.finditer("<", mark)]
+                self._answers[sentence] = (before, self.facets.index(facet))
                 for end in range(len(sentence) + 1):
                     self._mass[sentence[:end]] += share
         self._scores = {sentence: self._walk(sentence) for sentence in self._answers}
@@ -129,14 +130,12 @@ class Riverbank:
                 nats[i] = math.inf
                 return Score(nats, facets)
             nats[i] = math.log(self._mass[line[:i]] / self._mass[line[: i + 1]])
-        place, facet = self._answers.get(line, self._unfinished_answer(line))
-        if place < len(line):
-            facets[place] = facet
+        # A line that is cut off has the answers of any sentence that it begins.
+        places, facet = self._answers.get(line) or next(
+            answers for sentence, answers in self._answers.items() if sentence.startswith(line)
+        )
+        facets[[place for place in places if place < len(line)]] = facet
         return Score(nats, facets)
-
-    def _unfinished_answer(self, line: str) -> tuple[int, int]:
-        """Where the answer stands in a sentence that is cut off: that of any sentence it begins."""
-        return next(answer for sentence, answer in self._answers.items() if sentence.startswith(line))
 
 
 def expand_templates(source: dict, gap: int, file: str) -> list[tuple[str, int, list[str]]]:
@@ -160,8 +159,8 @@ def expand_templates(source: dict, gap: int, file: str) -> list[tuple[str, int, 
             unknown = {name for name, _ in PLACEHOLDER.findall(text)} - words.keys()
             if unknown:
                 problems.append(f"{where}: no list of words is called {', '.join(sorted(unknown))}")
-            elif text.count("<") != 1 or text.count(">") != 1:
-                problems.append(f"{where}: {text!r} does not mark exactly one answer with <...>")
+            elif not re.fullmatch("([^<>]*<[^<>]+>)+[^<>]*", text):
+                problems.append(f"{where}: {text!r} does not mark its answers with <...>")
             else:
                 sentences += expand_text(text, words)
         expanded.append((template["facet"], template["weight"], sentences))

@@ -18,8 +18,8 @@ from minilm.config import Config, validate
 from minilm.corpus import baselines, load_corpus
 from minilm.errors import UserError
 from minilm.evaluation import share_in_language
-from minilm.model import parameter_table
 from minilm.optim import restore_optimizers
+from minilm.parameters import parameter_table
 from minilm.training import Run, Stop, sample, train
 
 # Settings that may differ when a run goes on: they change how long it runs and what is shown.

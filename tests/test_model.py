@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from minilm.embedding import Embedding, sinusoids
-from minilm.model import Block, FeedForward, LanguageModel, loss, parameter_table
+from minilm.model import Block, FeedForward, LanguageModel, loss
+from minilm.parameters import parameter_table
 from minilm.streams import generator
 
 V, D, T = 7, 16, 8

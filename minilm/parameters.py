@@ -1,0 +1,62 @@
+"""What are a model's numbers, and what do they start as?
+
+Both follow from the names of the parameters, so neither knows more of a model than those.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from minilm.embedding import LOUDNESS, sinusoids
+from minilm.streams import generator
+
+
+@torch.no_grad()
+def initialise(model: nn.Module, seed: int) -> None:
+    """Draw every weight from the stream that bears its name, so that arms share what they share.
+
+    Queries and keys of a normalised input start with unit variance (std 1/sqrt(D)), the
+    premise of the argument for the scale (Vaswani et al. 2017, footnote 4). What is added to
+    the stream starts smaller, by the number of additions (Radford et al. 2019). The head
+    starts small, so the loss starts near ln V. Places start as sinusoids rather than as
+    noise: near places start alike, which is what a head needs to find "just before" for all
+    places at once rather than for each alone.
+    """
+    n_blocks = len({name.split(".")[1] for name, _ in model.named_parameters() if name.startswith("blocks.")})
+    for name, parameter in model.named_parameters():
+        if name.endswith("norm.weight"):
+            parameter.fill_(1.0)
+        elif name.endswith("bias"):
+            parameter.zero_()
+        elif name.endswith("position_embedding"):
+            parameter.copy_(sinusoids(*parameter.shape))
+        else:
+            std = 1 / math.sqrt(parameter.shape[-1])
+            if "embedding" in name or name == "head.weight":
+                std = LOUDNESS
+            if name.endswith(("output.weight", "down.weight")):
+                std /= math.sqrt(2 * n_blocks)
+            noise = torch.empty(parameter.shape).normal_(generator=generator(seed, f"init/{name}"))
+            parameter.copy_(std * noise)
+
+
+class Part(NamedTuple):
+    """One row of the parameter table."""
+
+    name: str
+    weights: int
+    biases: int
+
+
+def parameter_table(model: nn.Module) -> list[Part]:
+    """Where the parameters are, part by part; the rows sum to all that the model has."""
+    kinds = ("token_embedding", "position_embedding", "norm", "attention", "feed_forward", "head")
+    table = {kind: [0, 0] for kind in kinds}
+    for name, parameter in model.named_parameters():
+        kind = next(kind for kind in kinds if kind in name)
+        table[kind][name.endswith("bias")] += parameter.numel()
+    return [Part(kind.replace("_", " "), *counts) for kind, counts in table.items()]
