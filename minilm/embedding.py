@@ -19,7 +19,7 @@ def sinusoids(context: int, width: int) -> Tensor:
     """The fixed table of Vaswani et al. 2017, section 3.5: (T, D).
 
     Even columns hold sin, odd ones cos, of the place times a frequency that falls from 1 to
-    1/10000 along the columns, here as loud as the token embeddings at their start.
+    1/10000 along the columns.
     """
     place = torch.arange(context, dtype=torch.float32)[:, None]  # (T, 1)
     column = torch.arange(0, width, 2, dtype=torch.float32)
@@ -27,7 +27,12 @@ def sinusoids(context: int, width: int) -> Tensor:
     table = torch.empty(context, width)
     table[:, 0::2] = angle.sin()
     table[:, 1::2] = angle.cos()[:, : width // 2]
-    return math.sqrt(2) * LOUDNESS * table  # a sine's root mean square is 1/sqrt(2)
+    return table
+
+
+def quiet_sinusoids(context: int, width: int) -> Tensor:
+    """The same, as loud as the token embeddings at their start, so that neither drowns the other."""
+    return math.sqrt(2) * LOUDNESS * sinusoids(context, width)  # a sine's root mean square is 1/sqrt(2)
 
 
 class Embedding(nn.Module):
@@ -46,7 +51,7 @@ class Embedding(nn.Module):
         if position == "learned":
             self.position_embedding = nn.Parameter(torch.empty(context, width))
         else:
-            table = sinusoids(context, width) if position == "sinusoidal" else torch.zeros(context, width)
+            table = quiet_sinusoids(context, width) if position == "sinusoidal" else torch.zeros(context, width)
             # Not persistent: it follows from the settings, so it has no place in a checkpoint.
             self.register_buffer("position_embedding", table, persistent=False)
 

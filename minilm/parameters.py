@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from minilm.embedding import LOUDNESS, sinusoids
+from minilm.embedding import LOUDNESS, quiet_sinusoids
 from minilm.streams import generator
 
 
@@ -33,7 +33,7 @@ def initialise(model: nn.Module, seed: int) -> None:
         elif name.endswith("bias"):
             parameter.zero_()
         elif name.endswith("position_embedding"):
-            parameter.copy_(sinusoids(*parameter.shape))
+            parameter.copy_(quiet_sinusoids(*parameter.shape))
         else:
             std = 1 / math.sqrt(parameter.shape[-1])
             if "embedding" in name or name == "head.weight":
