@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 
@@ -32,4 +33,8 @@ def run_main(main: Callable[[], int]) -> None:
         # A path that the system does not take (too long, not allowed) can come up anywhere.
         print(f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}", file=sys.stderr)
         code = 2
+    if code > 128:
+        # Stopped by a signal, by whose number the exit code tells it; one more must not cut the end short.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
