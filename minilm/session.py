@@ -62,10 +62,10 @@ def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: 
         except FloatingPointError as error:
             print(f"{error}.\n{advice(run)}", file=sys.stderr)
             return 1
-    if stop.signal is not None:
-        name = signal.Signals(stop.signal).name
-        print(f"{name}: stopped after step {run.step}, which is saved; the same command with --resume goes on.")
-        return 128 + stop.signal
+        if stop.signal is not None:
+            name = signal.Signals(stop.signal).name
+            print(f"{name}: stopped after step {run.step}, which is saved; the same command with --resume goes on.")
+            return 128 + stop.signal
     print(closing(run))
     return 0
 
