@@ -76,10 +76,10 @@ def choose(
     """One character for each row: (B, V) -> (B,). Temperature 0 takes the likeliest.
 
     Raises:
-        FloatingPointError: a logit is no number.
+        FloatingPointError: a logit is no number, or the largest is infinite. One of -inf is never drawn.
     """
     logits = logits.float().cpu()
-    if not logits.isfinite().all():
+    if not logits.amax(-1).isfinite().all():
         raise FloatingPointError("some of the model's scores are infinite or no numbers")
     if temperature == 0:
         return logits.argmax(-1)

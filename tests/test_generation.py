@@ -243,10 +243,17 @@ def test_draws_follow_the_probabilities():
         torch.testing.assert_close(found.double(), expected, rtol=0, atol=0.015)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_score_of_minus_infinity_is_never_drawn():
+    logits = torch.tensor([[-math.inf, 0.0, -math.inf]]).expand(50, 3)
+    for temperature in (0.0, 1e-8, 1.0, 1e300):
+        chosen = choose(logits, **{**ALL, "temperature": temperature}, generator=generator(0, "x"))
+        assert chosen.tolist() == [1] * 50
+
+
+@pytest.mark.parametrize("row", [[0, math.nan, 1], [0, math.inf, 1], [-math.inf] * 3, [math.nan, math.inf, -math.inf]])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_score_that_is_no_number_stops_the_text(bad, temperature):
-    logits = torch.tensor([[0.0, bad, 1.0]])
+def test_score_that_is_no_number_stops_the_text(row, temperature):
+    logits = torch.tensor([[0.0, 1.0, 2.0], row])
     with pytest.raises(FloatingPointError, match="infinite or no numbers"):
         choose(logits, **{**ALL, "temperature": temperature}, generator=generator(0, "x"))
 
