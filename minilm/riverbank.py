@@ -12,18 +12,21 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from minilm.config import read_toml
 from minilm.errors import UserError
 from minilm.paths import packaged
 from minilm.streams import stream_seed
 
 PLACEHOLDER = re.compile(r"\{([a-z_]+?)(\d*)\}")
+ANSWER = re.compile(r"<([^<>]+)>")
+MARKS = re.compile(r"[<>{}\n]")  # what words and filler cannot hold
+KINDS = {"facet": (str, "a name in quotes"), "weight": (int, "a whole number"), "texts": (list, "a list of texts")}
 NO_FACET = -1
 
 
@@ -39,7 +42,7 @@ class Riverbank:
 
     Args:
         templates: (facet, weight, sentences) for each template, answers still in "<...>";
-            weights are whole numbers, sentences of one template are equally likely.
+            weights are whole numbers, sentences of one template are equally likely, none is there twice.
     """
 
     def __init__(self, templates: list[tuple[str, int, list[str]]]) -> None:
@@ -51,8 +54,6 @@ class Riverbank:
         for (facet, weight, marked), plain in zip(templates, self._sentences, strict=True):
             share = weight / int(self._weights[-1]) / len(plain)
             for mark, sentence in zip(marked, plain, strict=True):
-                if sentence in self._answers:
-                    raise UserError(f"riverbank: two templates make the sentence {sentence.strip()!r}")
                 before = [len(re.sub("[<>]", "", mark[: m.start()])) for m in re.finditer("<", mark)]
                 self._answers[sentence] = (before, self.facets.index(facet))
                 for end in range(len(sentence) + 1):
@@ -63,11 +64,7 @@ class Riverbank:
     def load(cls, path: str | Path | None = None, gap: int = 0) -> Riverbank:
         """Read a language from TOML (the packaged one by default), with `gap` characters of filler."""
         file = Path(path) if path else packaged("data/riverbank.toml")
-        try:
-            source = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise UserError(f"{file}: cannot be read as a language: {error}") from error
-        return cls(expand_templates(source, gap, str(file)))
+        return cls(expand_templates(read_toml(file), gap, str(file)))
 
     def __contains__(self, sentence: str) -> bool:
         """Whether the language has this sentence (written without its newline)."""
@@ -138,37 +135,80 @@ class Riverbank:
         return Score(nats, facets)
 
 
-def expand_templates(source: dict, gap: int, file: str) -> list[tuple[str, int, list[str]]]:
+def expand_templates(source: dict[str, Any], gap: int, file: str) -> list[tuple[str, int, list[str]]]:
     """Every template with all its sentences written out; a UserError lists all that is wrong."""
-    problems: list[str] = []
-    words = {**source.get("words", {}), "gap": [filler_of(source.get("filler", ""), gap)]}
-    for name, items in words.items():
-        if len({item[:1] for item in items}) < len(items):
-            problems.append(f"words.{name}: two words start with the same letter")
-    expanded = []
-    for number, template in enumerate(source.get("template", []), start=1):
-        where = f"template {number}"
-        missing = {"facet", "weight", "texts"} - template.keys()
-        if missing:
-            problems.append(f"{where}: has no {', '.join(sorted(missing))}")
-            continue
-        if not isinstance(template["weight"], int) or template["weight"] < 1:
-            problems.append(f"{where}: weight is {template['weight']!r}, wanted a whole number from 1")
-        sentences: list[str] = []
-        for text in template["texts"]:
-            unknown = {name for name, _ in PLACEHOLDER.findall(text)} - words.keys()
-            if unknown:
-                problems.append(f"{where}: no list of words is called {', '.join(sorted(unknown))}")
-            elif not re.fullmatch("([^<>]*<[^<>]+>)+[^<>]*", text):
-                problems.append(f"{where}: {text!r} does not mark its answers with <...>")
-            else:
-                sentences += expand_text(text, words)
-        expanded.append((template["facet"], template["weight"], sentences))
-    if not expanded:
+    problems = [f"{key}: no such key" for key in sorted(source.keys() - {"filler", "words", "template"})]
+    problems += wrong_words(source, gap)
+    templates = source.get("template")
+    if not (templates and isinstance(templates, list) and all(isinstance(template, dict) for template in templates)):
         problems.append("has no [[template]]")
+        templates = []
+    names = {"gap", *(source["words"] if isinstance(source.get("words"), dict) else ())}
+    for number, template in enumerate(templates, start=1):
+        problems += [f"template {number}: {problem}" for problem in wrong_template(template, names)]
+    refuse(problems, file)
+    words = {**source.get("words", {}), "gap": [filler_of(source.get("filler", ""), gap)]}
+    expanded = []
+    for number, template in enumerate(templates, start=1):
+        made = [expand_text(text, words) for text in template["texts"]]
+        short = [text for text, sentences in zip(template["texts"], made, strict=True) if not sentences]
+        problems += [f"template {number}: {text!r}: a list has fewer words than this wants of it" for text in short]
+        expanded.append((template["facet"], template["weight"], list(itertools.chain(*made))))
+    ways = Counter(ANSWER.sub(r"\1", sentence) for _, _, sentences in expanded for sentence in sentences)
+    problems += [f"{sentence!r} can be made in {n} ways" for sentence, n in ways.items() if n > 1]
+    refuse(problems, file)
+    return expanded
+
+
+def refuse(problems: list[str], file: str) -> None:
+    """Raise a UserError if there are any."""
     if problems:
         raise UserError("\n".join(f"{file}: {problem}" for problem in problems))
-    return expanded
+
+
+def wrong_words(source: dict[str, Any], gap: int) -> list[str]:
+    """All that is wrong with the lists of words and with the filler."""
+    problems = []
+    words, filler = source.get("words", {}), source.get("filler", "")
+    if not isinstance(filler, str) or MARKS.search(filler):
+        problems.append("filler: wanted a text in quotes, without < > { } and line breaks")
+    elif gap and not filler:
+        problems.append("filler: there is none to fill the gap that was asked for")
+    if not isinstance(words, dict):
+        return [*problems, "words: wanted a table of lists"]
+    for name, items in words.items():
+        if name == "gap":
+            problems.append("words.gap: this is how the filler is called")
+        elif not is_texts(items) or any(map(MARKS.search, items)):
+            problems.append(f"words.{name}: wanted a list of words in quotes, without < > {{ }} and line breaks")
+        elif len({item[0] for item in items}) < len(items):
+            problems.append(f"words.{name}: two words start with the same letter")
+    return problems
+
+
+def wrong_template(template: dict[str, Any], names: set[str]) -> list[str]:
+    """All that is wrong with one template, where there are lists of words called `names`."""
+    problems = [f"{key}: no such key" for key in sorted(template.keys() - KINDS.keys())]
+    for key, (kind, wanted) in KINDS.items():
+        if type(template.get(key)) is not kind:
+            problems.append(f"{key}: wanted {wanted}" + (f", not {template[key]!r}" if key in template else ""))
+        elif kind is int and not 0 < template[key] <= 1_000_000:
+            problems.append(f"{key}: wanted 1 to 1,000,000, not {template[key]}")
+        elif kind is list and not is_texts(template[key]):
+            problems.append(f"{key}: wanted one or more, each a text in quotes")
+    for text in template["texts"] if is_texts(template.get("texts")) else []:
+        unknown = {name for name, _ in PLACEHOLDER.findall(text)} - names
+        if unknown:
+            problems.append(f"{text!r}: no list of words is called {', '.join(sorted(unknown))}")
+        plain, n_answers = ANSWER.subn("", PLACEHOLDER.sub("word", text))
+        if not n_answers or MARKS.search(plain):
+            problems.append(f"{text!r}: wanted a line with answers marked as <...> and words named as {{name1}}")
+    return problems
+
+
+def is_texts(items: Any) -> bool:
+    """Whether this is a list of one text or more, none empty."""
+    return isinstance(items, list) and bool(items) and all(isinstance(item, str) and item for item in items)
 
 
 def expand_text(text: str, words: dict[str, list[str]]) -> list[str]:
@@ -187,6 +227,4 @@ def expand_text(text: str, words: dict[str, list[str]]) -> list[str]:
 
 def filler_of(filler: str, length: int) -> str:
     """`filler` repeated and cut to `length` characters."""
-    if length and not filler:
-        raise UserError("riverbank: a gap was asked for, and the language has no filler")
     return (filler * (length // max(1, len(filler)) + 1))[:length]
