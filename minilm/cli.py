@@ -51,6 +51,8 @@ def flags_of(settings: BaseModel) -> Any:
     """
     fields: list[tuple[str, Any, Any]] = []
     for name, info in type(settings).model_fields.items():
+        if info.exclude:
+            continue
         value = getattr(settings, name)
         if isinstance(value, BaseModel):
             table = flags_of(value)
@@ -80,16 +82,38 @@ def parse(
         default: the settings file to start from, given the inputs, when they name none.
     """
     words = [word for word in argv if word not in HELP]
-    read = read_with(options, Config(), words, prog, description)
+    read, flags = read_flags(options, words, prog=prog, description=description)
     tables, origins = gather(read.inputs, default(read.inputs))
     if len(words) < len(argv):
-        read_with(options, validate(tables, origins), ["--help"], prog, description)
+        show_help(options, validate(tables, origins), prog=prog, description=description)
+    return read, lay_over(tables, origins, flags)
+
+
+def read_flags(
+    options: type[Options], words: list[str], *, prog: str, description: str
+) -> tuple[Options, dict[str, Any]]:
+    """The command's own options, and the tables of the settings that are given as flags."""
+    read = read_with(options, Config(), words, prog, description)
+    flags: dict[str, Any] = {}
     for word in words:
         table, dot, key = word.removeprefix("--").partition("=")[0].replace("-", "_").partition(".")
         if dot and word.startswith("--"):
-            tables = merge(tables, {table: {key: getattr(getattr(read, table), key)}})
-            origins[table, key] = "command line"
-    return read, validate(tables, origins)
+            flags = merge(flags, {table: {key: getattr(getattr(read, table), key)}})
+    # What only one source has a use for tells that source.
+    for key, source in (("path", "file"), ("name", "hub")):
+        if key in flags.get("corpus", {}):
+            flags["corpus"].setdefault("source", source)
+    return read, flags
+
+
+def lay_over(tables: dict[str, Any], origins: Origins, flags: dict[str, Any]) -> Config:
+    """The settings of a file with those of a command line over them."""
+    return validate(merge(tables, flags), origins | dict.fromkeys(leaves(flags), "command line"))
+
+
+def show_help(options: type, config: Config, *, prog: str, description: str) -> None:
+    """Print the help, with the values of `config` as defaults, and exit as tyro does."""
+    read_with(options, config, ["--help"], prog, description)
 
 
 def read_with(options: type, config: Config, argv: list[str], prog: str, description: str) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -119,14 +119,47 @@ class TrainingConfig(Settings):
         return self
 
 
+class Claim(Settings):
+    """Where one figure of an arm is expected: alone, or minus or over the same figure of its control."""
+
+    figure: str = Field(description="name of the figure (see lab/figures.py)")
+    compare: Literal["alone", "difference", "ratio"] = Field("alone", description="with the control, or not")
+    above: float | None = Field(None, description="the bound that it lies above")
+    below: float | None = Field(None, description="or the bound that it lies below")
+
+    @model_validator(mode="after")
+    def has_one_bound(self) -> Claim:
+        if (self.above is None) == (self.below is None):
+            raise ValueError("needs one bound, either above or below")
+        if self.compare == "ratio" and self.bound <= 0:
+            raise ValueError(f"a ratio is compared with a factor above 0, not {self.bound}")
+        return self
+
+    @property
+    def bound(self) -> float:
+        return self.above if self.above is not None else self.below  # type: ignore[return-value]
+
+
+class ExpectConfig(Settings):
+    """What an ablation is expected to show, written down before it runs."""
+
+    formula: str = Field(description="the one formula that changes")
+    symptom: str = Field(description="what will be seen, in one sentence")
+    claims: tuple[Claim, ...] = Field(strict=False, min_length=1, description="what is measured and judged")
+
+
 class Config(Settings):
-    """All that defines a run."""
+    """All that defines a run, and what it is run for."""
 
     model: ModelConfig = ModelConfig()
     corpus: CorpusConfig = CorpusConfig()
     training: TrainingConfig = TrainingConfig()
+    # What for: no part of what a run does, so neither flags nor kept with it, and not taken over from a base.
+    control: str | None = Field(None, exclude=True, description="the run it is compared with: a file, without .toml")
+    expect: ExpectConfig | None = Field(None, exclude=True)
 
 
+WHAT_FOR = ("control", "expect")
 Origins = dict[tuple[str, ...], str]
 
 
@@ -177,7 +210,8 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
     if not isinstance(base, str):
         raise UserError(f"{path}: base is {base!r}, wanted the name of a file in quotes")
     below, origins_below = read_layers(path.parent / base, (*above, resolved))
-    return merge(below, own), {**origins_below, **origins}
+    below = {name: table for name, table in below.items() if name not in WHAT_FOR}
+    return merge(below, own), {**{key: file for key, file in origins_below.items() if key[0] in below}, **origins}
 
 
 def validate(tables: dict[str, Any], origins: Origins, source: str = "settings") -> Config:
@@ -222,8 +256,9 @@ def all_keys() -> list[tuple[str, ...]]:
     keys: list[tuple[str, ...]] = []
     for name, table in Config.model_fields.items():
         keys.append((name,))
-        if isinstance(table.annotation, type) and issubclass(table.annotation, Settings):
-            keys += [(name, key) for key in table.annotation.model_fields]
+        for kind in (table.annotation, *get_args(table.annotation)):
+            if isinstance(kind, type) and issubclass(kind, Settings):
+                keys += [(name, key) for key in kind.model_fields]
     return keys
 
 

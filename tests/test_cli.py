@@ -139,3 +139,19 @@ def test_command_help_does_not_import_torch(run_cli, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "--temperature FLOAT" in done.stdout
     assert done.stderr.endswith("imported: []\n")
+
+
+def test_a_path_or_a_name_alone_says_which_source_is_meant(train_py, capsys):
+    def corpus(*flags: str) -> dict:
+        assert train_py("--print-config", *flags) == 0
+        return tomllib.loads(capsys.readouterr().out)["corpus"]
+
+    assert corpus("--corpus.path", "my.txt")["source"] == "file"
+    assert corpus("--corpus.name", "someone/something")["source"] == "hub"
+    assert corpus("--corpus.path", "my.txt", "--corpus.source", "riverbank")["source"] == "riverbank"
+    assert corpus()["source"] == "riverbank"
+
+
+def test_what_a_run_is_for_is_no_flag(train_py, refusal):
+    assert "--control: no such flag" in refusal(train_py, "--control", "base")
+    assert "--expect.formula: no such flag" in refusal(train_py, "--expect.formula", "f")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from minilm.config import Config, load_config, nearest, to_toml, validate
+from minilm.errors import UserError
 
 
 def written(folder, text: str, name: str = "settings.toml"):
@@ -154,6 +155,51 @@ def test_printed_settings_are_read_back_the_same(tmp_path, corpus, model, traini
 
 def test_printed_settings_hold_every_setting():
     tables = tomllib.loads(to_toml(Config()))
-    for name, table in Config():
+    assert list(tables) == ["model", "corpus", "training"]  # and not what a run is for
+    for name in tables:
+        table = getattr(Config(), name)
         missing = set(type(table).model_fields) - tables[name].keys()
         assert missing == {key for key, value in table if value is None}
+
+
+WHAT_FOR = """
+control = "other"
+[expect]
+formula = "x instead of y"
+symptom = "It goes wrong."
+claims = [{ figure = "excess", compare = "ratio", above = 3 }]
+"""
+
+
+def test_what_a_run_is_for_is_read_but_not_taken_over_from_a_base(tmp_path):
+    own = load_config(written(tmp_path, WHAT_FOR, "own.toml"))
+    assert own.control == "other"
+    assert own.expect is not None
+    assert own.expect.claims[0].bound == 3
+    assert load_config(written(tmp_path, 'base = "own.toml"')) == Config()
+    # A part of it that is written over it is not filled up from below either.
+    file = written(tmp_path, 'base = "own.toml"\n[expect]\nformula = "z"\n')
+    with pytest.raises(UserError) as caught:
+        load_config(file)
+    assert str(caught.value).startswith(f"{file}: expect.symptom")
+
+
+@pytest.mark.parametrize(
+    ("claim", "advice"),
+    [
+        ("", "needs one bound, either above or below"),
+        (", above = 1, below = 2", "needs one bound, either above or below"),
+        (', compare = "ratio", below = 0', "a ratio is compared with a factor above 0, not 0"),
+        (', compare = "times", below = 1', "must be 'alone', 'difference' or 'ratio'"),
+        (", over = 1", "expect.claims.0.over: no such setting"),
+    ],
+)
+def test_claim_that_cannot_be_judged_is_refused(tmp_path, refusal, claim, advice):
+    table = f'[expect]\nformula = "f"\nsymptom = "s"\nclaims = [{{ figure = "excess"{claim} }}]\n'
+    file = written(tmp_path, table)
+    assert advice in refusal(load_config, file)
+
+
+def test_misspelled_part_of_an_expectation_is_named(tmp_path, refusal):
+    file = written(tmp_path, WHAT_FOR.replace("symptom", "symptoms"))
+    assert "expect.symptoms: no such setting; did you mean expect.symptom?" in refusal(load_config, file)
