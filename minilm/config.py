@@ -110,6 +110,9 @@ class TrainingConfig(Settings):
     sample_length: int = Field(200, ge=1, description="characters of a sample")
     seed: int = Field(0, ge=0, lt=2**63, description="seed of every random stream")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="of matrix products in training; auto takes bfloat16 where the hardware is made for it"
+    )
     threads: int = Field(0, ge=0, le=4096, description="CPU threads; 0 leaves the choice to torch")
 
     @model_validator(mode="after")

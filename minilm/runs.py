@@ -21,6 +21,7 @@ from minilm import __version__
 from minilm.checkpoint import CHECKPOINT_FILES, read_checkpoint, recover
 from minilm.config import Config, to_toml, validate
 from minilm.corpus import Corpus, Vocabulary
+from minilm.device import type_name
 from minilm.errors import UserError
 from minilm.model import LanguageModel
 from minilm.paths import PACKAGE
@@ -81,24 +82,29 @@ def clear(folder: Path) -> None:
             shutil.rmtree(folder / path, ignore_errors=True)
 
 
-def start(folder: Path, config: Config, corpus: Corpus, model: LanguageModel, device: torch.device) -> None:
+def start(
+    folder: Path, config: Config, corpus: Corpus, model: LanguageModel, device: torch.device, precision: torch.dtype
+) -> None:
     """Make the folder with its settings and manifest."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         clear(folder)
         # The manifest first, since it marks the folder as ours.
-        text = json.dumps(manifest(config, corpus, model, device), indent=1, ensure_ascii=False)
+        text = json.dumps(manifest(config, corpus, model, device, precision), indent=1, ensure_ascii=False)
         (folder / "manifest.json").write_text(text, encoding="utf-8")
         (folder / "config.toml").write_text(to_toml(config), encoding="utf-8")
     except OSError as error:
         raise UserError(f"{folder}: cannot be written to: {error.strerror}") from None
 
 
-def manifest(config: Config, corpus: Corpus, model: LanguageModel, device: torch.device) -> dict[str, Any]:
+def manifest(
+    config: Config, corpus: Corpus, model: LanguageModel, device: torch.device, precision: torch.dtype
+) -> dict[str, Any]:
     """What one needs to know to repeat a run."""
     return {
         "seed": config.training.seed,
         "device": str(device),
+        "precision": type_name(precision),
         "threads": torch.get_num_threads(),
         "parameters": sum(p.numel() for p in model.parameters()),
         "corpus": corpus.description,

@@ -48,9 +48,9 @@ class Options:
 def main(argv: list[str] | None = None) -> int:
     options = tyro.cli(Options, args=argv, prog="python -m minilm sample")
     prompt = read_prompt(options)
+    from minilm.device import choose_device
     from minilm.generation import check_sampling, generate, start_text, window_start
     from minilm.runs import load_run
-    from minilm.session import choose_device
     from minilm.streams import generator
 
     problems = check_sampling(options.temperature, options.top_k, options.top_p, options.length)

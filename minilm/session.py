@@ -16,6 +16,7 @@ from minilm import runs
 from minilm.checkpoint import read_checkpoint
 from minilm.config import Config, validate
 from minilm.corpus import baselines, load_corpus
+from minilm.device import choose_device, choose_precision, type_name
 from minilm.errors import UserError
 from minilm.evaluation import share_in_language
 from minilm.optim import restore_optimizers
@@ -32,19 +33,6 @@ FREE_ON_RESUME = (
     "device",
     "threads",
 )
-
-
-def choose_device(name: str) -> torch.device:
-    """The device called `name`; `auto` is CUDA, else MPS, else the CPU."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "mps" if torch.mps.is_available() else "cpu")
-    if name.partition(":")[0] not in ("cpu", "cuda", "mps"):
-        raise UserError(f"device {name!r}: there is no such kind; use auto, cpu, cuda, cuda:1 or mps")
-    try:
-        return torch.zeros(1, device=name).device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"device {name!r}: there is none here ({reason}); use auto or cpu") from None
 
 
 def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: bool = False) -> int:
@@ -77,13 +65,16 @@ def prepare(config: Config, folder: Path, *, resume: bool, overwrite: bool) -> R
     checkpoint = read_checkpoint(folder / "last", optimizer=True) if resume else None
     if checkpoint:
         check_settings(config, checkpoint.state, folder)
+    state = checkpoint.state if checkpoint else {}
+    wanted = config.training.precision
+    # A run goes on in the precision that it began with, whatever hardware it is on now.
+    precision = choose_precision(state.get("precision", wanted) if wanted == "auto" else wanted, device)
     corpus = load_corpus(config.corpus, context=config.model.context, seed=config.training.seed)
     model = runs.build_model(config, len(corpus.vocabulary)).to(device)
-    run = Run(config, folder, corpus, model, device)
+    run = Run(config, folder, corpus, model, device, precision)
     if checkpoint is None:
-        runs.start(folder, config, corpus, model, device)
+        runs.start(folder, config, corpus, model, device, precision)
         return run
-    state = checkpoint.state
     if (corpus.sha256, corpus.vocabulary.characters) != (state.get("corpus_sha256"), state["vocabulary"]):
         raise UserError(
             f"{folder}: cannot go on: the text is not the one that the run began with ({corpus.description})"
@@ -117,8 +108,8 @@ def opening(run: Run) -> str:
         f"model       {total:,} parameters: "
         + ", ".join(f"{part.name} {part.weights + part.biases:,}" for part in parts),
         f"baselines   {baselines_line(run)}",
-        f"run         {run.folder}, seed {run.config.training.seed}, {run.device}, "
-        f"{torch.get_num_threads()} threads, torch {torch.__version__}",
+        f"run         {run.folder}, seed {run.config.training.seed}, {run.device} "
+        f"({torch.get_num_threads()} threads), products in {type_name(run.precision)}, torch {torch.__version__}",
     ]
     if run.step:
         lines.append(f"resumed     after step {run.step} of {run.config.training.steps}")

@@ -22,6 +22,7 @@ from minilm import runs
 from minilm.checkpoint import write_checkpoint
 from minilm.config import Config
 from minilm.corpus import Corpus, batch
+from minilm.device import multiply_in, type_name
 from minilm.errors import UserError
 from minilm.evaluation import evaluate, make_windows
 from minilm.generation import generate, start_text
@@ -39,6 +40,7 @@ class Run:
     corpus: Corpus
     model: LanguageModel
     device: torch.device
+    precision: torch.dtype = torch.float32  # of matrix products in training
     step: int = 0  # steps done
     best: dict[str, float] | None = None  # {"step", "loss"} of the lowest validation loss
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
@@ -51,6 +53,7 @@ class Run:
         state = {
             "step": self.step,
             "best": self.best,
+            "precision": type_name(self.precision),
             **extra,
             "config": self.config.model_dump(),
             "vocabulary": self.corpus.vocabulary.characters,
@@ -149,7 +152,9 @@ def backward(run: Run) -> float:
     inputs, targets = batch(run.corpus.train, context=run.model.context, batch_size=size, generator=draw)
     total = torch.zeros((), device=run.device)
     for x, y in zip(inputs.split(settings.batch_size), targets.split(settings.batch_size), strict=True):
-        part = loss(run.model(x.to(run.device)), y.to(run.device)) / settings.accumulation
+        with multiply_in(run.precision, run.device):
+            logits = run.model(x.to(run.device))  # (batch, T, V)
+        part = loss(logits.float(), y.to(run.device)) / settings.accumulation
         part.backward()
         total += part.detach()
     return total.item()

@@ -34,6 +34,7 @@ TINY: dict[str, dict[str, Any]] = {
         "sample_every": 100,
         "sample_length": 8,
         "device": "cpu",
+        "precision": "float32",  # the same numbers whatever the hardware is good at
     },
 }
 

@@ -15,9 +15,10 @@ import torch
 from conftest import ROOT, command_line, environment, tiny_config
 
 from minilm.config import TrainingConfig, validate
+from minilm.device import choose_device
 from minilm.optim import learning_rate_factor
 from minilm.runs import load_run, read_metrics
-from minilm.session import choose_device, prepare, start_run
+from minilm.session import prepare, start_run
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
@@ -174,7 +175,7 @@ def test_env_2_folders_with_names_of_ours_and_of_libraries_do_no_harm(run_cli, t
 
 def test_det_3_header_and_manifest_tell_seed_threads_and_version(on_text, tmp_path, capsys):
     assert start_run(on_text(training={"steps": 2, "seed": 4}), tmp_path / "run") == 0
-    assert f"seed 4, cpu, 1 threads, torch {torch.__version__}" in capsys.readouterr().out
+    assert f"seed 4, cpu (1 threads), products in float32, torch {torch.__version__}" in capsys.readouterr().out
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))
     assert (manifest["seed"], manifest["threads"], manifest["torch"]) == (4, 1, str(torch.__version__))
 
