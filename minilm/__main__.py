@@ -15,6 +15,7 @@ COMMANDS = {
     "claims": ("minilm.lab.claims", "every claim of the article, measured"),
     "cost": ("minilm.lab.cost", "what attention costs: dot products, operations, memory"),
     "kernels": ("minilm.lab.kernels", "explicit, tiled and fused attention: time and memory against length"),
+    "plot": ("minilm.lab.plot", "curves of runs over one another, with the floor"),
 }
 
 
