@@ -1,10 +1,10 @@
 """Train a character language model.
 
-python train.py                              the default: Riverbank, two minutes on a laptop
-python train.py my.txt                       your own text
-python train.py configs/no_mask.toml         an ablation
-python train.py my.txt --model.n-layers 6    any setting is a flag
-python train.py --resume                     go on where the last run stopped
+$ python train.py                              the default: Riverbank, two minutes on a laptop
+$ python train.py my.txt                       your own text
+$ python train.py configs/no_mask.toml         an ablation
+$ python train.py my.txt --model.n-layers 6    any setting is a flag
+$ python train.py --resume                     go on where the last run stopped
 """
 
 from __future__ import annotations

@@ -40,6 +40,8 @@ def test_help_does_not_import_torch(run_cli, tmp_path, words):
     if "--print-config" not in words:
         assert "--model.n-layers INT" in done.stdout
         assert "--resume" in done.stdout
+        usage = [line for line in done.stdout.splitlines() if line.startswith("$ python train.py")]
+        assert len(usage) >= 5  # an example a line
     assert [file.name for file in tmp_path.iterdir()] == [script.name]
 
 
