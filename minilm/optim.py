@@ -24,7 +24,7 @@ def learning_rate_factor(step: int, training: TrainingConfig) -> float:
     if step < training.warmup:
         return (step + 1) / training.warmup
     falling = training.steps - training.warmup
-    done = min(1.0, (step - training.warmup) / falling) if falling else 1.0
+    done = min(1.0, (step - training.warmup) / falling) if falling > 0 else 1.0
     shape = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[training.schedule]
     return training.final_fraction + (1 - training.final_fraction) * shape
 
