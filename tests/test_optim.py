@@ -52,6 +52,11 @@ def test_constant_learning_rate_stays():
     assert {learning_rate_factor(step, training(schedule="constant")) for step in range(10, 300)} == {1.0}
 
 
+def test_learning_rate_beyond_a_run_shorter_than_its_warmup_is_the_final_one():
+    short = TrainingConfig.model_construct(**{**dict(training()), "steps": 10, "warmup": 20, "final_fraction": 0.1})
+    assert [learning_rate_factor(step, short) for step in (9, 20, 25, 99)] == pytest.approx([0.5, 0.1, 0.1, 0.1])
+
+
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
 def test_every_parameter_is_owned_once(optimizer):
     model = small()
