@@ -93,6 +93,9 @@ def read_flags(
     options: type[Options], words: list[str], *, prog: str, description: str
 ) -> tuple[Options, dict[str, Any]]:
     """The command's own options, and the tables of the settings that are given as flags."""
+    strange = [word for word in words if word.encode(errors="ignore").decode() != word]
+    if strange:
+        raise UserError("\n".join(f"{word!a}: is not UTF-8, in which settings are kept" for word in strange))
     read = read_with(options, Config(), words, prog, description)
     flags: dict[str, Any] = {}
     for word in words:

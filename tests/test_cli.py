@@ -100,6 +100,14 @@ def test_two_settings_files_are_refused(train_py, refusal):
     assert "one settings file at a time" in refusal(train_py, "one.toml", "two.toml")
 
 
+def test_word_that_is_not_utf_8_is_refused(train_py, refusal):
+    # A byte that is not UTF-8 comes as a lone surrogate, which no settings file could hold.
+    assert (
+        refusal(train_py, "bad\udcff.txt", "café.txt") == "'bad\\udcff.txt': is not UTF-8, in which settings are kept"
+    )
+    assert len(refusal(train_py, "--corpus.path", "bad\udcff", "--out", "\udc80").split("\n")) == 2
+
+
 def test_run_is_named_after_the_last_input(train_py, monkeypatch, tmp_path):
     found = []
     monkeypatch.setattr("minilm.session.start_run", lambda config, folder, **flags: found.append((folder, flags)) or 0)
