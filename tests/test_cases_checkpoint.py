@@ -137,7 +137,7 @@ def test_ckpt_4_checkpoint_is_read_without_our_package(finished, tmp_path):
     script = tmp_path / "read.py"
     script.write_text(
         "import json, sys, pathlib\n"
-        "from safetensors.torch import load_file\n"
+        "from safetensors.numpy import load_file\n"
         "folder = pathlib.Path(sys.argv[1])\n"
         "state = json.loads((folder / 'state.json').read_text('utf-8'))\n"
         "print(len(load_file(folder / 'model.safetensors')), state['step'], 'minilm' in sys.modules)\n",

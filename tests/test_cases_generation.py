@@ -3,12 +3,15 @@
 Each name starts with the case it retells.
 """
 
+import io
 import os
 import subprocess
+import sys
 
 import pytest
 from conftest import command_line, environment, tiny_config, trained_run
 
+from minilm.errors import run_main
 from minilm.sample import main
 
 ODD = "déjà ― 😀 vu\n" * 60
@@ -82,24 +85,44 @@ def test_gen_4_text_without_newline_and_space_is_written_from_no_prompt(tmp_path
     assert message == "prompt: the model has never seen '\\n' (U+000A, newline) at position 3 (counting from 0)"
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
-def test_gen_5_console_that_cannot_show_a_character(odd_run, run_cli, tmp_path, encoding):
+def test_gen_5_console_that_cannot_show_a_character(odd_run, run_cli, tmp_path):
     words = ("--prompt", "déjà ― 😀 vu", "--length", 20, "--out", tmp_path / "out.txt")
-    done = run_cli("minilm", "sample", odd_run, *words, cwd=tmp_path, env={"PYTHONIOENCODING": encoding}, encoding=None)
+    done = run_cli("minilm", "sample", odd_run, *words, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"}, encoding=None)
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "out.txt").read_bytes().decode()
     assert text.startswith("déjà ― 😀 vu")
-    assert done.stdout == f"{text}\n".encode(encoding, "backslashreplace")
+    assert done.stdout == f"{text}\n".encode("ascii", "backslashreplace")
 
 
-def test_gen_5_byte_of_the_command_line_that_is_not_utf_8(odd_run, run_cli, tmp_path):
-    words = command_line("minilm", "sample", odd_run, "--prompt")
-    done = subprocess.run([*words, b"d\xff"], cwd=tmp_path, env=environment(), capture_output=True, check=False)
-    assert done.returncode == 2
-    assert (
-        done.stderr
-        == b"error: prompt: the model has never seen byte 0xFF (U+DCFF, not UTF-8) at position 1 (counting from 0)\n"
-    )
+@pytest.fixture
+def shown(monkeypatch):
+    """(exit code, bytes of stdout, bytes of stderr) of `sample WORDS` on a console of some encoding."""
+
+    def call(encoding: str, *words: object) -> tuple[int, bytes, bytes]:
+        streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2)]
+        monkeypatch.setattr(sys, "stdout", streams[0])
+        monkeypatch.setattr(sys, "stderr", streams[1])
+        with pytest.raises(SystemExit) as caught:
+            run_main(lambda: main(list(map(str, words))))
+        for stream in streams:
+            stream.flush()
+        return caught.value.code, *(stream.buffer.getvalue() for stream in streams)
+
+    return call
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8"])
+def test_gen_5_characters_that_a_console_lacks_are_escaped(odd_run, shown, tmp_path, encoding):
+    out_file = tmp_path / "out.txt"
+    code, out, err = shown(encoding, odd_run, "--prompt", "déjà ― 😀 vu", "--length", 20, "--out", out_file)
+    assert (code, err) == (0, b"note: the model sees 8 characters at most, so not the prompt's first 4\n")
+    assert out == (out_file.read_bytes().decode() + "\n").encode(encoding, "backslashreplace")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_gen_5_byte_of_the_command_line_that_is_not_utf_8(odd_run, shown, encoding):
+    says = "error: prompt: the model has never seen byte 0xFF (U+DCFF, not UTF-8) at position 1 (counting from 0)\n"
+    assert shown(encoding, odd_run, "--prompt", "d\udcff") == (2, b"", says.encode())
 
 
 def test_gen_5_reader_that_leaves(odd_run, tmp_path):

@@ -194,7 +194,7 @@ def test_opening_tells_what_is_about_to_happen(on_text, tmp_path):
     text = opening(run)
     n = sum(p.numel() for p in run.model.parameters())
     assert f"{n:,} parameters" in text
-    assert f"seed 5, cpu, {torch.get_num_threads()} threads, torch {torch.__version__}" in text
+    assert f"seed 5, cpu ({torch.get_num_threads()} threads), products in float32, torch {torch.__version__}" in text
     assert f"uniform {math.log(len(run.corpus.vocabulary)):.3f}" in text
     for name in ("unigram", "bigram", "1,800 characters"):
         assert name in text
