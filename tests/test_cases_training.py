@@ -17,7 +17,7 @@ import torch
 from conftest import ROOT, command_line, environment
 
 from minilm.config import TrainingConfig, load_config, validate
-from minilm.device import choose_device
+from minilm.device import choose_device, choose_precision
 from minilm.optim import learning_rate_factor
 from minilm.runs import load_run, read_metrics
 from minilm.session import prepare, start_run
@@ -137,6 +137,25 @@ def test_env_1_auto_takes_what_is_there():
     expected = "cuda" if torch.cuda.is_available() else "mps" if torch.mps.is_available() else "cpu"
     assert choose_device("auto").type == expected
     assert choose_device("cpu").type == "cpu"
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda", "mps"])
+@pytest.mark.parametrize("fast", [True, False])
+def test_env_1_precision_follows_the_device_only_where_it_may(monkeypatch, kind, fast):
+    device = torch.device(kind)
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation: fast)
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": fast}, raising=False)
+    auto = torch.bfloat16 if fast and kind != "mps" else torch.float32
+    found = [choose_precision(name, device) for name in ("auto", "float32", "bfloat16")]
+    assert found == [auto, torch.float32, torch.bfloat16]
+
+
+def test_env_1_products_in_bfloat16_train_weights_of_float32(on_text, train_in, tmp_path):
+    exact = train_in(on_text(training={"steps": 30}), tmp_path / "exact")
+    rough = train_in(on_text(training={"steps": 30, "precision": "bfloat16"}), tmp_path / "rough")
+    assert {p.dtype for p in rough.model.parameters()} == {torch.float32}
+    assert rough.best["loss"] == pytest.approx(exact.best["loss"], abs=0.05)
+    assert rough.best["loss"] != exact.best["loss"]
 
 
 def test_env_1_checkpoint_names_no_device(finished):

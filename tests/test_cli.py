@@ -1,5 +1,7 @@
 """Does a command line end in the right settings, or in one message and the right exit code?"""
 
+import io
+import signal
 import sys
 import tomllib
 
@@ -7,6 +9,7 @@ import pytest
 
 from minilm.__main__ import COMMANDS, main, usage
 from minilm.config import load_config
+from minilm.errors import UserError, run_main
 
 HEAVY = ("torch", "datasets", "scipy", "matplotlib", "transformers")
 WHAT_IS_IMPORTED = f"""
@@ -17,6 +20,44 @@ try:
 finally:
     print("imported:", [name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
 """
+
+
+def raising(error: BaseException):
+    def main() -> int:
+        raise error
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("main_of_a_command", "code", "says"),
+    [
+        (lambda: 0, 0, ""),
+        (lambda: 1, 1, ""),
+        (raising(UserError("a.txt: is wrong\nb.txt: too")), 2, "error: a.txt: is wrong\nb.txt: too\n"),
+        (raising(OSError(36, "File name too long", "aaa")), 2, "error: aaa: File name too long\n"),
+        (raising(OSError("something else")), 2, "error: something else\n"),
+        (raising(KeyboardInterrupt()), 130, ""),
+        (raising(SystemExit(2)), 2, ""),
+    ],
+)
+def test_command_ends_with_a_code_and_one_message(monkeypatch, main_of_a_command, code, says):
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(), "utf-8"))
+    with pytest.raises(SystemExit) as caught:
+        run_main(main_of_a_command)
+    assert caught.value.code == code
+    sys.stderr.flush()
+    assert sys.stderr.buffer.getvalue().decode() == says
+    assert sys.stdout.buffer.getvalue() == b""
+
+
+def test_fault_of_ours_is_not_hidden(monkeypatch):
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(), "utf-8"))
+    with pytest.raises(ZeroDivisionError):
+        run_main(raising(ZeroDivisionError()))
 
 
 @pytest.fixture
