@@ -14,6 +14,8 @@ COMMANDS = {
     "lookup": ("minilm.lab.lookup", "the four-word lookup, step by step, with every number"),
     "claims": ("minilm.lab.claims", "every claim of the article, measured"),
     "cost": ("minilm.lab.cost", "what attention costs: dot products, operations, memory"),
+    "probe": ("minilm.lab.probe", "what goes on inside a trained model"),
+    "ablate": ("minilm.lab.ablation", "arms x seeds: what each piece is for, predicted, measured, judged"),
     "kernels": ("minilm.lab.kernels", "explicit, tiled and fused attention: time and memory against length"),
     "plot": ("minilm.lab.plot", "curves of runs over one another, with the floor"),
 }
