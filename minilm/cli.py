@@ -82,6 +82,7 @@ def parse(
         default: the settings file to start from, given the inputs, when they name none.
     """
     words = [word for word in argv if word not in HELP]
+    read: Any
     read, flags = read_flags(options, words, prog=prog, description=description)
     tables, origins = gather(read.inputs, default(read.inputs))
     if len(words) < len(argv):
