@@ -122,7 +122,7 @@ def git_commit() -> str | None:
     """The commit of the source tree that runs, if it is one."""
     command = ["git", "-C", str(PACKAGE.parent), "rev-parse", "HEAD"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
+        return subprocess.run(command, capture_output=True, encoding="utf-8", check=True, timeout=5).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 
