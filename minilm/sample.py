@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +94,8 @@ def main(argv: list[str] | None = None) -> int:
 def read_prompt(options: Options) -> str:
     """The prompt from the flag or from the file."""
     if options.prompt_file is None:
-        return options.prompt
+        # Where the locale is not UTF-8, Python passes the bytes of é on as two surrogates.
+        return os.fsencode(options.prompt).decode("utf-8", "surrogateescape")
     if options.prompt:
         raise UserError("--prompt and --prompt-file: give one of them")
     try:

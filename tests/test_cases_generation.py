@@ -125,6 +125,12 @@ def test_gen_5_byte_of_the_command_line_that_is_not_utf_8(odd_run, shown, encodi
     assert shown(encoding, odd_run, "--prompt", "d\udcff") == (2, b"", says.encode())
 
 
+def test_gen_5_prompt_in_a_locale_that_is_not_utf_8(odd_run, capsys):
+    for prompt in ("déjà", "d\udcc3\udca9j\udcc3\udca0"):
+        assert main([str(odd_run), "--prompt", prompt, "--length", "0"]) == 0
+        assert capsys.readouterr().out == "déjà\n"
+
+
 def test_gen_5_reader_that_leaves(odd_run, tmp_path):
     words = command_line("minilm", "sample", odd_run, "--length", 100_000)
     with subprocess.Popen(
