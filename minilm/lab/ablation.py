@@ -7,7 +7,6 @@ seed by seed, and judges what each settings file said it would show.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,21 +72,21 @@ def main(argv: list[str] | None = None) -> int:
     texts = [word for word in options.inputs if not word.endswith(".toml")]
     flags = merge({"corpus": {"source": "file", "path": texts}} if texts else {}, flags)
     flags = merge(QUICK if options.quick else {}, flags)
-    from minilm.lab.arms import default_files, read_arms  # imports torch, which --help has no need of
+    from minilm.lab.arms import default_files, read_arms, read_texts  # imports torch, which --help has no need of
+    from minilm.lab.predictions import predictions
     from minilm.lab.sweep import check_folders, clear, plan
 
     arms = read_arms(files or default_files(), flags)
     jobs = plan(arms, seeds, out)
+    if options.self_check:
+        return self_check(arms, jobs)
     check_out(out)
+    expected = predictions(arms, read_texts(arms))
     if options.overwrite:
         for job in jobs:
             clear(job)
     check_folders(jobs)
-    if options.self_check:
-        return self_check(arms, jobs)
-    from minilm.lab.predictions import predictions
-
-    print("\n".join(predictions(arms)), flush=True)
+    print("\n".join(expected), flush=True)
     try:
         results = run(jobs, workers, out)
     except KeyboardInterrupt:
@@ -99,8 +98,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def read_numbers(options: Options) -> tuple[int, int, Path]:
     """Seeds, jobs and folder, with what stands for those that are not given."""
+    import joblib
+
     seeds = options.seeds if options.seeds is not None else QUICK_SEEDS if options.quick else SEEDS
-    jobs = options.jobs if options.jobs is not None else os.cpu_count() or 1
+    jobs = options.jobs if options.jobs is not None else joblib.cpu_count()
     problems = [f"--{name} {n}: must be at least 1" for name, n in (("seeds", seeds), ("jobs", jobs)) if n < 1]
     if problems:
         raise UserError("\n".join(problems))

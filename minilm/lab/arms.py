@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minilm.cli import lay_over
-from minilm.config import Claim, Config, read_layers
+from minilm.config import Claim, Config, CorpusConfig, read_layers
+from minilm.corpus import Corpus, load_corpus
 from minilm.errors import UserError
-from minilm.lab.figures import problem_with
+from minilm.lab.figures import facet_of, problem_with
 from minilm.paths import packaged
 
 ROOT = "base"  # the control of whoever names none
@@ -74,6 +75,26 @@ def not_comparable(arm: Arm, control: Arm) -> list[str]:
         for change in changes(arm.config, control.config)
         if change.setting == "model.context" or change.setting.startswith("corpus.")
     ]
+
+
+def read_texts(arms: list[Arm]) -> dict[CorpusConfig, Corpus]:
+    """The text of every arm, each read once; a UserError if a claim is about a facet that its language has not."""
+    texts: dict[CorpusConfig, Corpus] = {}
+    problems = []
+    for arm in arms:
+        config = arm.config
+        if config.corpus not in texts:
+            texts[config.corpus] = load_corpus(config.corpus, context=config.model.context, seed=config.training.seed)
+        language = texts[config.corpus].language
+        asked = [facet for claim in arm.claims if (facet := facet_of(claim.figure))]
+        problems += [
+            f"{arm.name}: expect.claims: the language has no facet {facet}; it has {', '.join(language.facets)}"
+            for facet in asked
+            if language is not None and facet not in language.facets
+        ]
+    if problems:
+        raise UserError("\n".join(problems))
+    return texts
 
 
 class Change(NamedTuple):

@@ -40,14 +40,20 @@ FIGURES = {
 FACET = "facets."  # of the last evaluation, and "early.facets.": one for each facet of the language
 
 
+def facet_of(name: str) -> str | None:
+    """The facet that a figure is about, if it is about one."""
+    head, dot, facet = name.removeprefix("early.").partition(FACET)
+    return facet if dot and not head else None
+
+
 def find(name: str) -> Figure:
     """The figure called `name`, or a KeyError."""
-    section, facet = ("early", name.removeprefix("early.")) if name.startswith("early.") else ("validation", name)
-    if facet.startswith(FACET):
-        kind = facet.removeprefix(FACET)
-        when = " after a third of the steps" if section == "early" else ""
-        return Figure((section, "facets", kind), f"excess in {kind}{when}")
-    return FIGURES[name]
+    facet = facet_of(name)
+    if facet is None:
+        return FIGURES[name]
+    early = name.startswith("early.")
+    when = " after a third of the steps" if early else ""
+    return Figure(("early" if early else "validation", "facets", facet), f"excess in {facet}{when}")
 
 
 def problem_with(name: str) -> str | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from minilm.config import Claim, Config
-from minilm.corpus import load_corpus
+from minilm.config import Claim, Config, CorpusConfig
+from minilm.corpus import Corpus
 from minilm.lab.arms import Arm, changes
 from minilm.lab.cost import parts, shape_in
 from minilm.lab.figures import find
@@ -16,17 +16,13 @@ from minilm.runs import build_model
 WIDTH = 110
 
 
-def predictions(arms: Sequence[Arm]) -> list[str]:
-    """A paragraph for each arm. Reads each text once, so that what is wrong with one is told before all else."""
-    vocabulary = {arm.config.corpus: 0 for arm in arms}
-    for corpus in vocabulary:
-        text = load_corpus(corpus, context=arms[0].config.model.context, seed=arms[0].config.training.seed)
-        vocabulary[corpus] = len(text.vocabulary)
+def predictions(arms: Sequence[Arm], texts: Mapping[CorpusConfig, Corpus]) -> list[str]:
+    """A paragraph for each arm that is compared with another."""
     by_name = {arm.name: arm for arm in arms}
     lines = []
     for arm in arms:
         if arm.control is not None:
-            lines += paragraph(arm, by_name[arm.control], vocabulary[arm.config.corpus])
+            lines += paragraph(arm, by_name[arm.control], len(texts[arm.config.corpus].vocabulary))
     return lines
 
 
