@@ -1,8 +1,8 @@
 """How far, and in which direction, does one step move each weight?
 
-Matrices inside blocks go to Muon, which makes every direction of the update equally long
-(Jordan et al. 2024), everything else to AdamW (Loshchilov and Hutter 2019). The learning
-rate is a pure function of the step, so a resumed run needs to know the step and nothing else.
+Matrices inside blocks go to Muon (muon.py), everything else to AdamW (Loshchilov and Hutter
+2019). The learning rate is a pure function of the step, so a resumed run needs to know the
+step and nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from minilm.config import TrainingConfig
+from minilm.muon import Muon
 
 
 def learning_rate_factor(step: int, training: TrainingConfig) -> float:
@@ -29,7 +30,9 @@ def learning_rate_factor(step: int, training: TrainingConfig) -> float:
     return training.final_fraction + (1 - training.final_fraction) * shape
 
 
-def make_optimizers(model: nn.Module, training: TrainingConfig) -> list[torch.optim.Optimizer]:
+def make_optimizers(
+    model: nn.Module, training: TrainingConfig, precision: torch.dtype = torch.float32
+) -> list[torch.optim.Optimizer]:
     """The optimizers that together own every parameter once; each group knows its `peak`."""
     named = list(model.named_parameters())
     matrices = [p for name, p in named if training.optimizer == "muon" and "blocks." in name and p.ndim == 2]
@@ -50,8 +53,8 @@ def make_optimizers(model: nn.Module, training: TrainingConfig) -> list[torch.op
     if not matrices:
         return [adamw]
     rate = training.muon_learning_rate
-    muon = torch.optim.Muon([{"params": matrices, "peak": rate}], lr=rate, weight_decay=training.weight_decay)
-    return [muon, adamw]
+    groups = [{"params": matrices, "peak": rate}]
+    return [Muon(groups, rate, weight_decay=training.weight_decay, precision=precision), adamw]
 
 
 def set_learning_rate(optimizers: list[torch.optim.Optimizer], factor: float) -> None:

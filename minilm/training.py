@@ -46,7 +46,7 @@ class Run:
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.optimizers = make_optimizers(self.model, self.config.training)
+        self.optimizers = make_optimizers(self.model, self.config.training, self.precision)
 
     def save(self, name: str, **extra: Any) -> None:
         """Write the checkpoint `name`; the one before it stays whole if that fails."""
