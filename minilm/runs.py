@@ -43,8 +43,8 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
         raise UserError(f"{folder}: is a file, and a run needs a folder; choose another with --out")
     for name in CHECKPOINTS:
         recover(folder / name)
-    if resume and not (folder / "last").is_dir():
-        raise UserError(f"{folder}: there is nothing to resume: it holds no checkpoint")
+    if resume and not is_used(folder):
+        raise UserError(f"{folder}: there is nothing to resume: it holds no run")
     if resume or not is_used(folder):
         return
     strangers = not_ours(folder)

@@ -62,7 +62,8 @@ def prepare(config: Config, folder: Path, *, resume: bool, overwrite: bool) -> R
     """All that training needs, with the folder made or the checkpoint restored."""
     runs.check_folder(folder, resume=resume, overwrite=overwrite)
     device = choose_device(config.training.device)
-    checkpoint = read_checkpoint(folder / "last", optimizer=True) if resume else None
+    # A run that was killed before its first save is resumed from its start.
+    checkpoint = read_checkpoint(folder / "last", optimizer=True) if resume and (folder / "last").is_dir() else None
     if checkpoint:
         check_settings(config, checkpoint.state, folder)
     state = checkpoint.state if checkpoint else {}

@@ -115,5 +115,13 @@ def test_other_text_is_refused(tiny, train_in, tmp_path, refusal):
 def test_nothing_to_resume_is_refused(on_text, tmp_path, refusal):
     for folder in (tmp_path / "none", tmp_path):
         message = refusal(prepare, on_text(), folder, resume=True, overwrite=False)
-        assert message == f"{folder}: there is nothing to resume: it holds no checkpoint"
+        assert message == f"{folder}: there is nothing to resume: it holds no run"
     assert not (tmp_path / "none").exists()
+
+
+def test_a_run_killed_before_its_first_save_is_resumed_from_its_start(on_text, train_in, tmp_path):
+    config = on_text(training={"steps": 6})
+    straight = train_in(config, tmp_path / "straight")
+    prepare(config, tmp_path / "killed", resume=False, overwrite=False)
+    assert not (tmp_path / "killed" / "last").exists()
+    assert_same(straight, train_in(config, tmp_path / "killed", resume=True))
