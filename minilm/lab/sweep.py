@@ -161,9 +161,11 @@ def stop_with(parent: int) -> None:
     """Have this worker stop, as by SIGTERM, when the sweep is gone: the next one writes to the same folders."""
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while True:
             time.sleep(0.2)
-        os.kill(os.getpid(), signal.SIGTERM)
+            if os.getppid() != parent:
+                # Once has training save and stop; once more ends the worker, which would wait for work.
+                os.kill(os.getpid(), signal.SIGTERM)
 
     name = "stop with parent"
     if os.getppid() == parent and name not in [thread.name for thread in threading.enumerate()]:
