@@ -130,7 +130,7 @@ def run(jobs: Sequence[Job], workers: int, out: Path) -> list[dict[str, Any]]:
     from minilm.lab.sweep import sweep
 
     results: dict[tuple[str, int], dict[str, Any]] = {}
-    with tqdm(total=len(jobs), unit="run", ascii=True, disable=None if sys.stderr.isatty() else False) as bar:
+    with tqdm(total=len(jobs), unit="run", ascii=True) as bar:
         for result in sweep(list(jobs), workers, bar.write):
             results[result["arm"], result["seed"]] = result
             in_order = [results[job.arm, job.seed] for job in jobs if (job.arm, job.seed) in results]
