@@ -24,7 +24,7 @@ from minilm.config import Config
 from minilm.errors import UserError
 from minilm.lab.drawing import COLOURS, check_picture, new_figure, save, tidy
 from minilm.lab.options import File, Flag, print_json
-from minilm.lab.spread import in_columns, spread, told
+from minilm.lab.spread import Spread, in_columns, spread, told
 from minilm.paths import packaged
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def attempt(config: Config, corpus: Corpus, target: float) -> Attempt:
     return Attempt(config.training.seed, curve, wall, note)
 
 
-def medians(options: Options, attempts: Sequence[Attempt]) -> dict[str, Any]:
+def medians(options: Options, attempts: Sequence[Attempt]) -> dict[str, Spread]:
     """Over all runs; one that did not reach the target took longer than any, so its figures are infinite."""
     there = [a.reached(options.target) for a in attempts]
     return {
@@ -231,8 +231,9 @@ def draw(options: Options, attempts: Sequence[Attempt]) -> Figure:
     figure = new_figure()
     axes = figure.add_subplot()
     for number, a in enumerate(attempts):
-        style = {"color": COLOURS[number % len(COLOURS)], "marker": ".", "label": f"seed {a.seed}"}
-        axes.plot([p.seconds for p in a.curve], [p.loss for p in a.curve], **style)
+        colour = COLOURS[number % len(COLOURS)]
+        times, losses = [p.seconds for p in a.curve], [p.loss for p in a.curve]
+        axes.plot(times, losses, color=colour, marker=".", label=f"seed {a.seed}")
     axes.axhline(options.target, color="black", linestyle="--", linewidth=1, label=f"target, {options.target:g}")
     tidy(axes, "Time to a loss", "seconds of training", "validation loss, nats per character")
     axes.legend(frameon=False)
