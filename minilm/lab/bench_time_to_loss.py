@@ -110,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
         lines = heading(
             here,
             f"matrix products of training in {precision}, all else in float32",
-            f"{options.repeats} runs, a seed each",
+            f"{options.repeats}, a seed each",
         )
         print("\n".join([*lines, *page(options, config, corpus, attempts)]))
     if options.plot:
