@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,24 @@ from torch.nn import functional as F
 def dot_product(query: Tensor, key: Tensor) -> Tensor:
     """Score every key against every query: (..., T, K), (..., S, K) -> (..., T, S)."""
     return query @ key.transpose(-2, -1)
+
+
+class AdditiveScore(nn.Module):
+    """v . tanh(W q + U k) (Bahdanau et al. 2015, A.1.2): (..., T, K), (..., S, K) -> (..., T, S), through T S K numbers.
+
+    Nothing divides it: v starts with std 1/sqrt(K), so scores start with std 0.7 at any K, and none is
+    ever larger than the sum of |v|, however long the key. The heads share W, U and v.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, width, bias=False)  # W
+        self.key = nn.Linear(width, width, bias=False)  # U
+        self.direction = nn.Parameter(torch.randn(width) / math.sqrt(width))  # v
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        pairs = self.query(query)[..., :, None, :] + self.key(key)[..., None, :, :]  # (..., T, S, K)
+        return pairs.tanh() @ self.direction
 
 
 def attention(
@@ -66,7 +85,7 @@ def visible(n_query: int, n_key: int, *, causal: bool, padding: Tensor | None, d
 
 
 def explicit(
-    query: Tensor, key: Tensor, value: Tensor, *, causal: bool, padding: Tensor | None, **settings: float
+    query: Tensor, key: Tensor, value: Tensor, *, causal: bool, padding: Tensor | None, **settings: Any
 ) -> Tensor:
     """The formula above as a back end: (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K)."""
     mask = visible(query.shape[-2], key.shape[-2], causal=causal, padding=padding, device=query.device)
@@ -105,19 +124,24 @@ class MultiHeadAttention(nn.Module):
         causal: whether a position is kept from reading later ones.
         scaled: whether scores are divided by sqrt(K).
         dropout: share of the weights left out while training.
+        score: `dot` or `additive`, which only the explicit back end computes and nothing divides.
         backend: see backend_named.
     """
 
     def __init__(
-        self, width: int, n_heads: int, causal: bool = True, scaled: bool = True, dropout: float = 0.0, backend="auto"
+        self, width: int, n_heads: int, causal=True, scaled=True, dropout: float = 0.0, score="dot", backend="auto"
     ) -> None:
         super().__init__()
         if n_heads < 1 or width % n_heads:
             raise ValueError(f"width {width} cannot be split into {n_heads} heads of equal width")
+        if score not in ("dot", "additive") or (score == "additive" and backend not in ("auto", "explicit")):
+            raise ValueError(f"score {score!r} is not one that the back end {backend!r} computes")
         self.n_heads, self.causal, self.dropout = n_heads, causal, dropout
         # K = 64: dot products of unit-variance queries and keys have std 8; divided by 8, std 1.
-        self.scale = 1 / math.sqrt(width // n_heads) if scaled else 1.0
-        self.backend = backend_named(backend)
+        self.scale = 1 / math.sqrt(width // n_heads) if scaled and score == "dot" else 1.0
+        self.score = dot_product if score == "dot" else AdditiveScore(width // n_heads)
+        # The other back ends have the dot product built in.
+        self.backend = backend_named(backend) if score == "dot" else partial(explicit, score=self.score)
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width)
         self.value = nn.Linear(width, width)
@@ -142,5 +166,5 @@ class MultiHeadAttention(nn.Module):
         """The same computation with everything kept, by the explicit formula, without dropout."""
         query, key, value = self.project(x)
         mask = visible(x.shape[1], x.shape[1], causal=self.causal, padding=padding, device=x.device)
-        mixture, weights = attention(query, key, value, scale=self.scale, mask=mask)
+        mixture, weights = attention(query, key, value, scale=self.scale, mask=mask, score=self.score)
         return Lookup(query, key, value, weights, mixture)
