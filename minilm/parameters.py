@@ -30,7 +30,7 @@ def initialise(model: nn.Module, seed: int) -> None:
     for name, parameter in model.named_parameters():
         if name.endswith("norm.weight"):
             parameter.fill_(1.0)
-        elif name.endswith("bias"):
+        elif is_bias(name):
             parameter.zero_()
         elif name.endswith("position_embedding"):
             parameter.copy_(quiet_sinusoids(*parameter.shape))
@@ -44,6 +44,11 @@ def initialise(model: nn.Module, seed: int) -> None:
             parameter.copy_(std * noise)
 
 
+def is_bias(name: str) -> bool:
+    """Whether a parameter of this name is a bias; a GRU calls its own "gru.bias_ih_l0"."""
+    return name.rpartition(".")[-1].startswith("bias")
+
+
 class Part(NamedTuple):
     """One row of the parameter table."""
 
@@ -54,9 +59,9 @@ class Part(NamedTuple):
 
 def parameter_table(model: nn.Module) -> list[Part]:
     """Where the parameters are, part by part; the rows sum to all that the model has."""
-    kinds = ("token_embedding", "position_embedding", "norm", "attention", "feed_forward", "head")
+    kinds = ("token_embedding", "position_embedding", "norm", "attention", "recurrence", "feed_forward", "head")
     table = {kind: [0, 0] for kind in kinds}
     for name, parameter in model.named_parameters():
         kind = next(kind for kind in kinds if kind in name)
-        table[kind][name.endswith("bias")] += parameter.numel()
+        table[kind][is_bias(name)] += parameter.numel()
     return [Part(kind.replace("_", " "), *counts) for kind, counts in table.items()]
