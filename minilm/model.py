@@ -91,6 +91,8 @@ class LanguageModel(nn.Module):
         block: the other settings of Block and MultiHeadAttention.
     """
 
+    block: type[nn.Module] = Block  # what the stack is made of
+
     def __init__(
         self, vocabulary: int, *, width: int, context: int, n_layers: int, position="learned", seed: int = 0, **block
     ) -> None:
@@ -98,7 +100,7 @@ class LanguageModel(nn.Module):
         self.context, self.causal = context, block.get("causal", True)
         self.embedding = Embedding(vocabulary, width, context, position)
         self.dropout = nn.Dropout(block.get("dropout", 0.0))
-        self.blocks = nn.ModuleList(Block(width, **block) for _ in range(n_layers))
+        self.blocks = nn.ModuleList(self.block(width, **block) for _ in range(n_layers))
         self.final_norm = nn.LayerNorm(width) if block.get("norm", True) else nn.Identity()
         self.head = nn.Linear(width, vocabulary, bias=False)
         initialise(self, seed)
