@@ -24,9 +24,14 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class ModelConfig(Settings):
-    """The transformer."""
+# What a recurrent model does not have: it reads from left to right, so it knows the order and sees no future.
+ATTENTION_ONLY = ("n_heads", "position", "causal", "scaled", "score", "backend")
 
+
+class ModelConfig(Settings):
+    """The transformer, or its recurrent rival."""
+
+    architecture: Literal["transformer", "recurrent"] = Field("transformer", description="attention, or a GRU instead")
     n_layers: int = Field(3, ge=1, le=1000, description="number of blocks")
     n_heads: int = Field(2, ge=1, description="attention heads in each block; divides the width")
     width: int = Field(96, ge=1, le=65_536, description="model width D")
@@ -34,6 +39,7 @@ class ModelConfig(Settings):
     position: Literal["learned", "sinusoidal", "none"] = Field("learned", description="position embedding")
     causal: bool = Field(True, description="hide later positions from each position")
     scaled: bool = Field(True, description="divide attention scores by the square root of the key width")
+    score: Literal["dot", "additive"] = Field("dot", description="of query and key: q . k or v . tanh(W q + U k)")
     feed_forward: Literal["gelu", "linear", "none"] = Field("gelu", description="feed-forward part of each block")
     residual: bool = Field(True, description="add each part's output to the stream instead of replacing it")
     norm: bool = Field(True, description="layer norm before each part and before the head")
@@ -42,12 +48,27 @@ class ModelConfig(Settings):
 
     @model_validator(mode="after")
     def heads_divide_width(self) -> ModelConfig:
-        if self.width % self.n_heads:
+        if self.architecture == "transformer" and self.width % self.n_heads:
             divisors = [n for n in range(1, min(self.width, 64) + 1) if self.width % n == 0]
             raise ValueError(
                 f"width {self.width} cannot be split into n_heads {self.n_heads}: "
                 f"{self.width} % {self.n_heads} = {self.width % self.n_heads}; "
                 f"n_heads may be {', '.join(map(str, divisors))}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def rival_has_what_is_asked_of_it(self) -> ModelConfig:
+        if self.score == "additive" and self.backend not in ("auto", "explicit"):
+            raise ValueError(
+                f'backend "{self.backend}" has the dot product built in: score "additive" takes "explicit" or "auto"'
+            )
+        if self.score == "additive" and not self.scaled:
+            raise ValueError('score "additive" is divided by nothing, so there is no scaled to turn off')
+        changed = [name for name in ATTENTION_ONLY if getattr(self, name) != ModelConfig.model_fields[name].default]
+        if self.architecture == "recurrent" and changed:
+            raise ValueError(
+                f'architecture "recurrent" has no {", ".join(changed)}, which are attention\'s: leave them out'
             )
         return self
 

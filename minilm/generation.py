@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -131,14 +132,16 @@ def generate(
         cached = cached and model.causal
         given = prompt.shape[-1]
         tokens = torch.cat([prompt, prompt.new_empty(len(prompt), length)], dim=-1).to(device)
-        start, caches = -1, list[KeyValueCache]()
+        # A model that is no transformer says itself what it keeps.
+        new_cache = getattr(model, "new_cache", KeyValueCache)
+        start, caches = -1, list[Any]()
         for end in range(given, given + length):
             window = window_start(end, model.context)
             if cached and window == start:
                 logits = model(tokens[:, end - 1 : end], caches=caches, start=end - 1 - start)
             else:
                 start = window
-                caches = [KeyValueCache(model.context) for _ in model.blocks] if cached else []
+                caches = [new_cache(model.context) for _ in model.blocks] if cached else []
                 logits = model(tokens[:, start:end], caches=caches)
             chosen = choose(logits[:, -1], temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
             tokens[:, end] = chosen.to(device)

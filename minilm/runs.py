@@ -8,6 +8,7 @@ samples.txt     what the model wrote on the way
 
 from __future__ import annotations
 
+import importlib
 import json
 import platform
 import shutil
@@ -19,7 +20,7 @@ import torch
 
 from minilm import __version__
 from minilm.checkpoint import CHECKPOINT_FILES, read_checkpoint, recover
-from minilm.config import Config, to_toml, validate
+from minilm.config import ATTENTION_ONLY, Config, to_toml, validate
 from minilm.corpus import Corpus, Vocabulary
 from minilm.device import type_name
 from minilm.errors import UserError
@@ -197,7 +198,13 @@ def load_run(path: str | Path, which: str = "best") -> LoadedRun:
 
 def build_model(config: Config, n_characters: int) -> LanguageModel:
     """The model that the settings describe, with its initial weights."""
-    return LanguageModel(n_characters, seed=config.training.seed, **config.model.model_dump())
+    settings = config.model.model_dump(exclude={"architecture"})
+    if config.model.architecture == "transformer":
+        return LanguageModel(n_characters, seed=config.training.seed, **settings)
+    settings = {name: value for name, value in settings.items() if name not in ATTENTION_ONLY}
+    # The rival lives in the lab, which the package is complete without: so it is imported here, when asked for.
+    rivals = importlib.import_module("minilm.lab.rivals")
+    return rivals.RecurrentModel(n_characters, seed=config.training.seed, **settings)
 
 
 def load_weights(model: LanguageModel, weights: dict[str, torch.Tensor], where: str) -> None:

@@ -5,6 +5,7 @@ import torch
 from conftest import ROOT, TEXT, trained_run
 
 from minilm.config import load_config, validate
+from minilm.runs import build_model
 
 FILES = sorted((ROOT / "configs").glob("*.toml"))
 
@@ -25,9 +26,7 @@ def test_settings_file_takes_a_step(file, tmp_path):
         tables["corpus"] |= {"source": "file", "path": (str(text),)}
     run = trained_run(validate(tables, {}), tmp_path / "run", until=1)
     assert run.step == 1
-    initial = run.model.__class__(
-        len(run.corpus.vocabulary), seed=config.training.seed, **config.model.model_dump()
-    ).state_dict()
+    initial = build_model(config, len(run.corpus.vocabulary)).state_dict()
     moved = [name for name, p in run.model.named_parameters() if not torch.equal(p, initial[name])]
     # All but biases of keys, which shift all scores of a row alike and so have no slope.
     assert set(initial) - set(moved) <= {name for name in initial if name.endswith("key.bias")}
