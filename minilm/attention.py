@@ -33,7 +33,7 @@ def dot_product(query: Tensor, key: Tensor) -> Tensor:
 
 
 class AdditiveScore(nn.Module):
-    """v . tanh(W q + U k) (Bahdanau et al. 2015, A.1.2): (..., T, K), (..., S, K) -> (..., T, S), through T S K numbers.
+    """v . tanh(W q + U k) (Bahdanau et al. 2015, A.1.2): (..., T, K), (..., S, K) -> (..., T, S), by T S K numbers.
 
     Nothing divides it: v starts with std 1/sqrt(K), so scores start with std 0.7 at any K, and none is
     ever larger than the sum of |v|, however long the key. The heads share W, U and v.
