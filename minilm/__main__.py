@@ -16,6 +16,7 @@ COMMANDS = {
     "cost": ("minilm.lab.cost", "what attention costs: dot products, operations, memory"),
     "probe": ("minilm.lab.probe", "what goes on inside a trained model"),
     "ablate": ("minilm.lab.ablation", "arms x seeds: what each piece is for, predicted, measured, judged"),
+    "report": ("minilm.lab.report", "the page of an ablation, made anew from its folder"),
     "bench": ("minilm.lab.bench", "how fast it is here: training, time to a loss, writing, attention, start-up"),
     "kernels": ("minilm.lab.kernels", "explicit, tiled and fused attention: time and memory against length"),
     "plot": ("minilm.lab.plot", "curves of runs over one another, with the floor"),

@@ -1,0 +1,90 @@
+"""What did the arms show? One page to look at, from the files of a sweep.
+
+`python -m minilm report OUT` makes OUT/report.html anew. It is one file that needs no network:
+verdicts first, then the curves, what is left to learn per facet, what base and arm read in the
+same sentence and what they write, the probes, and all that it takes to repeat the sweep.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from minilm.errors import UserError
+from minilm.lab.options import read_options
+
+REPORT = "report.html"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Make the report of a sweep anew, from what is in its folder.
+
+    Example: python -m minilm report runs/ablation
+    """
+
+    folder: tyro.conf.Positional[Path]
+    """folder of the sweep"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command."""
+    print(write_report(read_options(Options, "report", argv).folder))
+    return 0
+
+
+def write_report(folder: Path) -> Path:
+    """Write report.html into the sweep's folder, whole or not at all; returns its path."""
+    from minilm.lab.report_data import read_sweep
+
+    text = render(read_sweep(folder))
+    path, aside = folder / REPORT, folder / f".{REPORT}.new"
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+    return path
+
+
+def render(sweep: Any) -> str:
+    """The page."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    from minilm.lab import report_charts, report_reading, report_tables
+
+    # Names, texts and notes come from files: all are escaped but for the charts, which matplotlib escapes.
+    environment = Environment(
+        loader=PackageLoader("minilm.lab"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style, script = (
+        Markup((Path(__file__).parent / "templates" / name).read_text(encoding="utf-8"))
+        for name in ("report.css", "report.js")
+    )
+    return environment.get_template("report.html.j2").render(
+        style=style,
+        script=script,
+        # The page allows this very script and nothing else to run, whatever gets into its text.
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        sweep=sweep,
+        notes=report_tables.notes(sweep),
+        verdicts=report_tables.verdicts(sweep),
+        curves=report_charts.curves(sweep),
+        facets=report_charts.facet_bars(sweep),
+        readings=report_reading.readings(sweep),
+        samples=report_reading.samples(sweep),
+        probes=report_tables.probes(sweep),
+        flatness=report_tables.flatness(sweep),
+        probe_lines=report_charts.probe_lines(sweep),
+        settings=report_tables.settings(sweep),
+    )
