@@ -19,6 +19,7 @@ COMMANDS = {
     "report": ("minilm.lab.report", "the page of an ablation, made anew from its folder"),
     "bench": ("minilm.lab.bench", "how fast it is here: training, time to a loss, writing, attention, start-up"),
     "kernels": ("minilm.lab.kernels", "explicit, tiled and fused attention: time and memory against length"),
+    "distance": ("minilm.lab.distance", "recall against distance: attention, and a recurrence of equal size"),
     "plot": ("minilm.lab.plot", "curves of runs over one another, with the floor"),
 }
 
