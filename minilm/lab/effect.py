@@ -8,12 +8,12 @@ log-probability beside the weight that the position had (leave-one-out, as in Ja
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from minilm.lab.heads import rank_correlation
 from minilm.lab.trace import evaluating, lookups, trace
 from minilm.model import LanguageModel
 
@@ -29,11 +29,7 @@ class Effect(NamedTuple):
     @property
     def rank_correlation(self) -> float:
         """Spearman's, of the weight with the size of the change; NaN where one of them is constant."""
-        from scipy.stats import spearmanr
-
-        if len(self.weights) < 3:
-            return math.nan
-        return float(spearmanr(self.weights, [abs(change) for change in self.changes]).statistic)
+        return rank_correlation(self.weights, [abs(change) for change in self.changes])
 
     @property
     def agree(self) -> bool:

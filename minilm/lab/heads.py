@@ -6,6 +6,8 @@ positions or more.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -116,11 +118,18 @@ def key_length(lookup: Lookup, readable: Tensor) -> Tensor:
     counted in even shares: 1 is what a flat row gives. Keys that fewer than an eighth of all
     rows may read are left out.
     """
-    from scipy.stats import spearmanr
-
     shares = lookup.weights * readable.sum(-1)[:, None]  # (B, H, T, S)
     readers = readable.sum(0)  # (S)
     received = (shares.sum(-2) / readers)[..., readers >= len(readers) / 8]
     length = lookup.key.norm(dim=-1)[..., readers >= len(readers) / 8]
     pairs = zip(per_head(length), per_head(received), strict=True)
-    return torch.tensor([float(spearmanr(a.numpy(), b.numpy()).statistic) for a, b in pairs])
+    return torch.tensor([rank_correlation(a.tolist(), b.tolist()) for a, b in pairs])
+
+
+def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
+    """Spearman's; NaN where it is not defined: for less than three pairs, or where one side never changes."""
+    from scipy.stats import spearmanr
+
+    if len(x) < 3 or len(set(x)) == 1 or len(set(y)) == 1:
+        return math.nan
+    return float(spearmanr(x, y).statistic)

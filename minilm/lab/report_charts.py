@@ -21,7 +21,7 @@ from minilm.lab.report_data import Evidence, Sweep
 # Stand for colours that the page decides; none of them is used for anything else.
 TEXT, RULE, ARM, CONTROL = "#010203", "#040506", "#070809", "#0a0b0c"
 PAGE = {TEXT: "currentColor", RULE: "var(--rule)", ARM: "var(--arm)", CONTROL: "var(--control)"}
-STYLE = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "text.parse_math": False,  # a $ in a name is no formula
     "axes.formatter.use_mathtext": False,
@@ -50,7 +50,7 @@ def chart(
     """
     import matplotlib
 
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
+    with matplotlib.rc_context(STYLE | {"svg.hashsalt": name}):
         figure = drawing.new_figure(width, height)
         axes = figure.add_subplot()
         draw(axes, *args)

@@ -90,7 +90,7 @@ def picture(weights: np.ndarray, colour: str) -> str:
     dots[..., :3] = to_rgb(colour)
     dots[..., 3] = np.sqrt(weights)
     file = BytesIO()
-    imsave(file, dots, format="png", metadata={"Software": None})
+    imsave(file, dots, format="png")
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 

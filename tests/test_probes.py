@@ -1,0 +1,456 @@
+"""The probes: each against a case whose answer is known, then all of them on a run."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import tiny_config, trained_run
+from torch import nn
+
+from minilm.attention import Lookup, MultiHeadAttention
+from minilm.corpus import load_corpus
+from minilm.evaluation import share_in_language, token_losses
+from minilm.lab import probe as command
+from minilm.lab.depth import effective_rank, ranks
+from minilm.lab.effect import Effect, choose_answers, effect
+from minilm.lab.figures import FIGURES, value_of
+from minilm.lab.heads import heads, key_length, largest_weight, passes, row_flatness, score_std
+from minilm.lab.leak import future_leak, honest_losses
+from minilm.lab.maps import attention_maps, draw_map, place_of, terminal_map, texts_to_show, visible_character
+from minilm.lab.order import distances, order_sensitivity
+from minilm.lab.probes import probe, probe_run
+from minilm.lab.trace import evaluating, lookups, trace
+from minilm.lab.writing import write
+from minilm.model import LanguageModel
+from minilm.runs import build_model, load_run
+
+
+def model_of(**settings) -> LanguageModel:
+    """12 characters, 16 wide, two heads, two layers, with a head that is loud enough to see a change."""
+    made = {"width": 16, "context": 12, "n_layers": 2, "n_heads": 2, **settings}
+    model = LanguageModel(12, **made)
+    with torch.no_grad():
+        model.head.weight.mul_(50)
+        model.embedding.token_embedding.weight.mul_(50)
+        model.embedding.position_embedding.mul_(50)
+    return model
+
+
+def windows(n: int = 6, length: int = 12) -> torch.Tensor:
+    return torch.randint(12, (n, length), generator=torch.Generator().manual_seed(3))
+
+
+def lookup_of(weights: torch.Tensor, key: torch.Tensor | None = None, query: torch.Tensor | None = None) -> Lookup:
+    key = torch.randn(*weights.shape[:3], 4) if key is None else key
+    return Lookup(key if query is None else query, key, key, weights, key)
+
+
+CAUSAL = torch.ones(8, 8, dtype=torch.bool).tril()
+READABLE = CAUSAL.sum(-1)
+
+
+def flat_rows() -> torch.Tensor:
+    return (CAUSAL / READABLE[:, None])[None, None]
+
+
+def one_hot_rows() -> torch.Tensor:
+    return torch.eye(8)[None, None]
+
+
+# Watching a model
+
+
+def test_what_is_seen_is_what_the_model_does():
+    model, tokens = model_of(), windows()
+    seen = trace(model, tokens)
+    assert torch.equal(seen.logits, model(tokens))
+    assert [stream.shape for stream in seen.streams] == [(6, 12, 16)] * 3
+    assert torch.allclose(model.head(model.final_norm(seen.streams[-1])), seen.logits)
+    for block, before, after, lookup in zip(
+        model.blocks, seen.streams[:-1], seen.streams[1:], lookups(model, seen), strict=True
+    ):
+        assert torch.equal(block(before), after)
+        output = block.attention.output(lookup.mixture.transpose(1, 2).flatten(-2))
+        assert torch.allclose(output, block.attention(block.attention_norm(before)), atol=1e-6)
+
+
+def test_a_model_in_training_is_seen_without_dropout_and_stays_in_training():
+    """ATT-8: rows that sum to one, nothing above the diagonal, and every part in its mode afterwards."""
+    model, tokens = model_of(dropout=0.5).train(), windows()
+    model.blocks[0].eval()
+    modes = [part.training for part in model.modules()]
+    maps = torch.stack([lookup.weights for lookup in lookups(model, trace(model, tokens))])
+    assert torch.allclose(maps.sum(-1), torch.ones(()), atol=1e-5)
+    assert maps.min() >= 0
+    assert torch.equal(maps.triu(1), torch.zeros_like(maps))
+    assert heads(model, tokens) == heads(model, tokens)
+    future_leak(model, tokens[0])
+    honest_losses(model, tokens[:, :-1], tokens[:, 1:])
+    order_sensitivity(model, tokens[:, :-1], tokens[:, 1:], 0)
+    effect(model, tokens[0], 1)
+    assert [part.training for part in model.modules()] == modes
+    assert not model._forward_pre_hooks
+    assert not any(part._forward_pre_hooks for part in model.modules())
+
+
+def test_the_mode_comes_back_after_an_error():
+    model = model_of(dropout=0.5).train()
+
+    def fail():
+        with evaluating(model):
+            assert not model.training
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert all(part.training for part in model.modules())
+
+
+# Heads
+
+
+def test_flatness_is_one_for_flat_rows_and_zero_for_one_position():
+    assert row_flatness(flat_rows(), READABLE).item() == pytest.approx(1)
+    assert row_flatness(one_hot_rows(), READABLE).item() == 0
+
+
+def test_the_largest_weight_of_flat_rows_is_an_even_share():
+    rows = [1 / n for n in range(2, 9)]  # the first row has no choice
+    assert largest_weight(flat_rows(), READABLE).item() == pytest.approx(sum(rows) / 7)
+    assert largest_weight(one_hot_rows(), READABLE).item() == 1
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0, 5.0])
+def test_what_passes_the_softmax_is_the_norm_of_its_jacobian(spread):
+    scores = spread * torch.randn(8, generator=torch.Generator().manual_seed(0)).double()
+    norm = torch.autograd.functional.jacobian(lambda x: x.softmax(-1), scores).norm()
+    flat = torch.autograd.functional.jacobian(lambda x: x.softmax(-1), torch.zeros(8).double()).norm()
+    weights = scores.softmax(-1)[None, None, None]
+    assert passes(weights, torch.tensor([8])).item() == pytest.approx((norm / flat).item())
+
+
+def test_nothing_passes_a_row_that_has_made_up_its_mind():
+    assert passes(one_hot_rows(), READABLE).max() == 0
+    assert torch.allclose(passes(flat_rows(), READABLE), torch.ones(7))
+
+
+def test_the_spread_of_scores_is_theirs_within_a_row():
+    attention = MultiHeadAttention(4, 1, scaled=False)
+    key = torch.tensor([1.0, -1.0] * 4)[None, None, :, None] * torch.tensor([3.0, 0, 0, 0])
+    query = torch.ones(1, 1, 8, 4)
+    everything = torch.ones(8, 8, dtype=torch.bool)
+    assert score_std(attention, lookup_of(flat_rows(), key, query), everything).item() == pytest.approx(3)
+    # What all keys have in common moves no weight.
+    assert score_std(attention, lookup_of(flat_rows(), key + 100, query), everything).item() == pytest.approx(
+        3, abs=0.01
+    )
+
+
+def test_without_the_scale_scores_are_root_k_as_far_apart_and_rows_less_flat():
+    scaled, raw = (heads(model_of(width=64, scaled=scaled, n_layers=1), windows()) for scaled in (True, False))
+    for with_, without in zip(scaled.score_std[0], raw.score_std[0], strict=True):
+        assert without == pytest.approx(math.sqrt(32) * with_, rel=1e-4)
+    assert max(raw.flatness[0]) < min(scaled.flatness[0])
+    assert max(scaled.largest_weight[0]) < min(raw.largest_weight[0])
+
+
+def test_a_long_key_that_is_read_more_is_found():
+    lengths = torch.arange(1.0, 9)
+    key = lengths[None, None, :, None].expand(3, 1, -1, 4)
+    everything = torch.ones(8, 8, dtype=torch.bool)
+    rows = lengths.softmax(-1).expand(3, 1, 8, -1)
+    assert key_length(lookup_of(rows, key), everything).item() == pytest.approx(1)
+    assert key_length(lookup_of(rows.flip(-1), key), everything).item() == pytest.approx(-1)
+
+
+def test_early_keys_are_not_taken_for_long_ones():
+    """Under the mask early keys have more readers; counted in even shares a flat head prefers none."""
+    key = torch.linspace(9, 1, 8)[None, None, :, None].expand(1, 1, -1, 4)
+    assert math.isnan(key_length(lookup_of(flat_rows().expand(1, 1, 8, 8), key), CAUSAL).item())
+
+
+# Depth
+
+
+def test_effective_rank_counts_directions():
+    directions = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(0))).Q
+    for n in (1, 3, 4):
+        rows = torch.cat([directions[:n], -directions[:n]])
+        assert effective_rank(rows[None]).item() == pytest.approx(n, rel=1e-4)
+        assert effective_rank(rows[None] + 5).item() == pytest.approx(n, rel=1e-4)  # the mean row is no direction
+
+
+def test_a_stack_without_a_residual_stream_loses_rank():
+    with_, without = (ranks(model_of(residual=residual, n_layers=6), windows())[1][-1] for residual in (True, False))
+    assert without < 0.5 * with_
+    assert len(ranks(model_of(n_layers=6), windows())[0]) == 7
+
+
+# Effect
+
+
+def test_hiding_changes_nothing_where_values_are_zero():
+    model = model_of()
+    for block in model.blocks:
+        nn.init.zeros_(block.attention.value.weight)
+    found = effect(model, windows()[0], 3)
+    assert max(map(abs, found.changes)) < 1e-6
+    assert sum(found.weights) < 1
+
+
+def test_a_change_is_that_of_a_model_that_cannot_read_the_position():
+    model, prefix = model_of(), windows()[0]
+    found = effect(model, prefix, 3)
+    assert len(found.weights) == len(found.changes) == 11
+    mask = torch.ones(1, 12, dtype=torch.bool)
+    mask[0, 4] = False
+    with torch.no_grad():
+        full, without = (model(prefix[None], padding=p)[0, -1].log_softmax(-1)[3] for p in (None, mask))
+    assert found.changes[4] == pytest.approx((full - without).item(), abs=1e-5)
+    maps = torch.stack([lookup.weights[0] for lookup in lookups(model, trace(model, prefix[None]))])
+    assert found.weights[4] == pytest.approx(maps[:, :, -1, 4].mean().item(), abs=1e-6)
+
+
+def test_rank_correlation_is_of_the_size_of_the_change():
+    assert Effect([0.1, 0.2, 0.7], [0.0, 1.0, -5.0]).rank_correlation == pytest.approx(1)
+    assert Effect([0.1, 0.2, 0.7], [3.0, 1.0, 0.0]).rank_correlation == pytest.approx(-1)
+    assert Effect([0.1, 0.2, 0.7], [0.0, 1.0, -5.0]).agree
+    assert not Effect([0.1, 0.2, 0.7], [3.0, 1.0, 0.0]).agree
+    assert math.isnan(Effect([0.5, 0.5], [1.0, 2.0]).rank_correlation)
+
+
+def test_answers_are_the_latest_asked_for_with_a_past():
+    inputs, targets = windows(), windows() + 1
+    asked = torch.zeros(6, 12, dtype=torch.bool)
+    asked[1, [6, 9]] = True  # the later of two
+    asked[2, 1] = True  # too early: hardly anything to choose from
+    asked[4, 11] = True
+    chosen = choose_answers(inputs, targets, asked, 16)
+    assert [len(prefix) for prefix, _ in chosen] == [10, 12]
+    assert [answer for _, answer in chosen] == [targets[1, 9], targets[4, 11]]
+    assert len(choose_answers(inputs, targets, None, 4)) == 4
+
+
+# Leak
+
+
+@pytest.mark.parametrize("backend", ["explicit", "tiled", "fused"])
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_leak_is_found_where_there_is_no_mask(backend, causal):
+    found = future_leak(model_of(causal=causal, backend=backend), windows()[0])
+    assert found.leaks is not causal
+    assert (found.largest < 1e-5) is causal
+
+
+def test_the_smallest_leak_there_can_be_is_found():
+    """Only the first position reads the second."""
+
+    class Peek(nn.Module):
+        head = nn.Linear(2, 12)
+
+        def forward(self, tokens):
+            logits = nn.functional.one_hot(tokens, 12).float()
+            logits[:, 0] += 0.01 * logits[:, 1]
+            return logits
+
+    class Honest(Peek):
+        def forward(self, tokens):
+            return nn.functional.one_hot(tokens, 12).float()
+
+    assert future_leak(Peek(), windows()[0]).leaks
+    assert not future_leak(Honest(), windows()[0]).leaks
+
+
+def test_honest_loss_is_the_loss_of_a_causal_model():
+    model, tokens = model_of(), windows()
+    places, losses = honest_losses(model, tokens[:, :-1], tokens[:, 1:])
+    assert places.tolist() == list(range(11))
+    assert torch.allclose(losses, token_losses(model, tokens[:, :-1], tokens[:, 1:]), atol=1e-5)
+
+
+def test_honest_loss_is_another_where_the_future_is_read_and_does_not_depend_on_it():
+    model, tokens = model_of(causal=False), windows()
+    _, losses = honest_losses(model, tokens[:, :-1], tokens[:, 1:])
+    assert (losses - token_losses(model, tokens[:, :-1], tokens[:, 1:])).abs().max() > 0.1
+    other = tokens.clone()
+    other[:, 6:] = (other[:, 6:] + 1) % 12
+    _, again = honest_losses(model, other[:, :-1], other[:, 1:])
+    assert torch.allclose(losses[:, :5], again[:, :5], atol=1e-5)
+
+
+def test_long_windows_are_scored_at_some_places_only():
+    tokens = windows(2, 201)
+    places, losses = honest_losses(model_of(context=200, width=8, n_layers=1), tokens[:, :-1], tokens[:, 1:])
+    assert losses.shape == (2, 64)
+    assert (places[0], places[-1]) == (0, 199)
+
+
+# Order
+
+
+def test_distances_leave_something_to_shuffle():
+    assert distances(64) == [1, 2, 4, 8, 16, 32]
+    assert distances(3) == [1]
+    assert distances(2) == []
+
+
+def test_one_layer_without_position_is_blind_to_order_and_no_other_is():
+    tokens = windows(32)
+
+    def lost(**settings):
+        return order_sensitivity(model_of(**settings), tokens[:, :-1], tokens[:, 1:], 0)
+
+    assert max(map(abs, lost(n_layers=1, position="none"))) < 1e-5
+    assert abs(lost(n_layers=1)[0]) > 1e-3
+    assert abs(lost(n_layers=2, position="none")[0]) > 1e-3  # the mask lets position in
+    assert max(map(abs, lost(n_layers=2, position="none", causal=False))) < 1e-5
+
+
+# Maps
+
+
+def test_a_map_in_the_terminal_has_a_row_and_a_column_for_each_character():
+    lines = terminal_map(
+        "a b\n", torch.tensor([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.3, 0.6, 0], [0.01, 0.03, 0.06, 0.9]])
+    )
+    assert lines == ["      a_b?", "   a  @", " ' '  ##", "   b  +*#", "'\\n'   .:@"]
+
+
+def test_every_character_can_be_seen_on_an_axis(tmp_path, recwarn):
+    text = "a\n $\t\x00\N{GRINNING FACE}\N{COMBINING ACUTE ACCENT}é"
+    names = [visible_character(character) for character in text]
+    assert all(name.strip() and name.isprintable() for name in names)
+    assert len(set(names)) == len(names)
+    figure = draw_map(text, torch.eye(len(text)), "$x$ of it")
+    figure.savefig(tmp_path / "map.png")
+    assert not [w for w in recwarn if "Glyph" in str(w.message)]
+
+
+# A run
+
+
+@pytest.fixture(scope="module")
+def river(tmp_path_factory) -> Path:
+    """A run on Riverbank, with room for a whole sentence; not to be written to."""
+    folder = tmp_path_factory.mktemp("river") / "run"
+    corpus = {"characters": 20_000}
+    trained_run(tiny_config(model={"width": 16, "context": 48}, corpus=corpus), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(river) -> dict:
+    return probe_run(river)
+
+
+def test_the_probes_of_a_run_are_json_with_every_figure_that_a_claim_can_be_about(found):
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    result = {"probes": found, "validation": {}, "early": {}}
+    of_probes = [name for name, figure in FIGURES.items() if figure.path[0] == "probes"]
+    assert of_probes
+    assert [name for name in of_probes if value_of(result, name) is None] == []
+
+
+def test_probes_agree_with_what_else_is_known_of_the_run(river, found):
+    run = load_run(river, "last")
+    corpus = load_corpus(run.config.corpus, context=48, seed=0)
+    assert found["step"] == run.step == 8
+    assert found["leaks"] is False
+    assert found["honest_loss"] == pytest.approx(found["loss"], abs=1e-5)
+    assert found["honest_excess"] == pytest.approx(found["excess"], abs=1e-5)
+    assert found["in_language"] == share_in_language(run.model, corpus, seed=0, n_characters=1600)
+    assert set(found["facets"]) <= {"sense", "order", "parity", "recall"}
+    fresh = build_model(run.config, len(run.vocabulary))
+    assert found["flatness_start"] != found["flatness"]
+    again = probe(fresh, fresh, corpus, seed=0)
+    assert again["flatness"] == again["flatness_start"] == found["flatness_start"]
+
+
+def test_each_facet_has_a_sentence_that_asks_where_its_answer_comes_next(river):
+    run = load_run(river)
+    corpus = load_corpus(run.config.corpus, context=64, seed=0)
+    shown = texts_to_show(corpus, 64)
+    assert list(shown) == ["sense", "order", "parity", "recall"]
+    for name, (text, place) in shown.items():
+        assert text[0] == "\n"
+        assert text[1:] in corpus.language
+        facets = corpus.language.score(text[1:] + "\n").facets
+        assert corpus.language.facets[facets[place]] == name
+        assert place == max(i for i in range(len(facets)) if facets[i] >= 0)
+    assert all(len(text) <= 20 and place < 20 for text, place in texts_to_show(corpus, 20).values())
+
+
+def test_what_is_written_is_judged_line_by_line(river):
+    run = load_run(river)
+    corpus = load_corpus(run.config.corpus, context=48, seed=0)
+    lines = write(run.model, corpus, seed=0, length=300)
+    assert len("\n".join(line.text for line in lines)) == 300
+    assert all(line.right == (line.text in corpus.language) for line in lines[:-1])
+    assert lines[-1].right is None
+
+
+def test_a_text_of_ones_own_has_no_floor_no_facets_and_no_sentences(finished):
+    found = probe_run(finished)
+    assert [name for name in ("excess", "honest_excess", "facets", "in_language") if found[name] is not None] == []
+    assert found["honest_loss"] == pytest.approx(found["loss"], abs=1e-5)
+    assert [text["name"] for text in found["texts"]] == ["text"]
+    assert {line["right"] for line in found["sample"]} == {None}
+
+
+def test_the_page_shows_the_map_of_the_text_that_is_asked_for(river, capsys):
+    assert command.main([str(river), "--text", "odd plus even is odd."]) == 0
+    page = capsys.readouterr().out
+    assert "future leak       none" in page
+    assert "     odd_plus_even_is_odd." in page
+    assert "layer 2 head 2" in page
+    assert place_of("odd.") == 2
+    assert "What decides '.' after 'odd plus even is odd'" in page
+
+
+def test_numbers_for_programs_are_the_same_each_time(river, found, capsys):
+    assert command.main([str(river), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+
+
+def test_a_picture_of_every_head(finished, tmp_path, capsys):
+    assert command.main([str(finished), "--text", "the fox", "--plot-dir", str(tmp_path)]) == 0
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [f"text-layer-{layer}-head-{head}.svg" for layer in (1, 2) for head in (1, 2)]
+
+
+def test_what_cannot_be_probed_is_refused(finished, copied, tmp_path, refusal):
+    assert "no such run folder" in refusal(probe_run, tmp_path / "none")
+    assert "has 0 characters, wanted 1 to 16" in refusal(probe_run, finished, text="")
+    assert "has 17 characters" in refusal(probe_run, finished, text="t" * 17)
+    assert "never seen 'é' (U+00E9" in refusal(probe_run, finished, text="thé")
+    assert "make it first" in refusal(command.main, [str(finished), "--plot-dir", str(tmp_path / "none")])
+    other = load_corpus(tiny_config(corpus={"characters": 4000}).corpus, context=16, seed=0)
+    assert "is not the one that the run was trained on" in refusal(probe_run, copied, corpus=other)
+
+
+def test_a_context_of_one_has_nothing_to_look_at(on_text, tmp_path, refusal):
+    trained_run(on_text(model={"context": 1}), tmp_path / "run")
+    assert "a context of 1" in refusal(probe_run, tmp_path / "run")
+
+
+@pytest.mark.parametrize("arm", [
+    {"causal": False}, {"scaled": False}, {"position": "none"}, {"feed_forward": "none"}, {"residual": False},
+    {"norm": False}, {"score": "additive"}, {"n_heads": 1}, {"context": 2}, {"context": 3},
+])  # fmt: skip
+def test_every_arm_can_be_probed(arm, tiny_text):
+    config = tiny_config(model=arm, corpus={"source": "file", "path": (str(tiny_text),)})
+    corpus = load_corpus(config.corpus, context=config.model.context, seed=0)
+    model = build_model(config, len(corpus.vocabulary))
+    found = probe(model, model, corpus, seed=0)
+    assert found["leaks"] is (arm == {"causal": False})
+    assert 0 < found["flatness"] <= 1
+    assert len(found["ranks"]) == 3
+
+
+def test_maps_have_a_row_for_each_character(finished):
+    run = load_run(finished)
+    maps = attention_maps(run.model, run.vocabulary, "the fox")
+    assert maps.shape == (2, 2, 7, 7)
+    assert torch.allclose(maps.sum(-1), torch.ones(()), atol=1e-5)
