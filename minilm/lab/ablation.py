@@ -142,6 +142,7 @@ def run(jobs: Sequence[Job], workers: int, out: Path) -> list[dict[str, Any]]:
 
 def conclude(arms: Sequence[Arm], results: list[dict[str, Any]], out: Path, *, preliminary: bool) -> None:
     """Judge, write down the verdicts, the table and the report, and print what they say."""
+    from minilm.lab.report import write_report
     from minilm.lab.table import table
     from minilm.lab.verdicts import judge
 
@@ -150,17 +151,7 @@ def conclude(arms: Sequence[Arm], results: list[dict[str, Any]], out: Path, *, p
     lines = table(records, results, preliminary=preliminary)
     write_text(out / TABLE, "\n".join(lines) + "\n")
     print("\n".join(lines))
-    write_the_report(out)
-
-
-def write_the_report(out: Path) -> None:
-    import importlib.util
-
-    if importlib.util.find_spec("minilm.lab.report"):
-        from minilm.lab.report import write_report
-
-        write_report(out)
-        print(f"\nreport      {out / REPORT}")
+    print(f"\nreport      {write_report(out)}")
 
 
 def write_text(path: Path, text: str) -> None:
