@@ -1,0 +1,172 @@
+"""Does `python -m minilm distance` measure recall, and are the rivals treated alike?"""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from minilm.corpus import Vocabulary
+from minilm.lab import distance
+from minilm.lab.distance import RIVALS, Outcome
+
+GAP = 5
+
+
+@pytest.fixture
+def language():
+    return distance.language_with(GAP)
+
+
+class Oracle(nn.Module):
+    """Gives the next character of sentences that it knows by heart, or a constant one."""
+
+    def __init__(self, text: distance.Sentences, size: int, answer: int | None = None) -> None:
+        super().__init__()
+        self.size, self.answer = size, answer
+        self.known = {tuple(row.tolist()): target for row, target in zip(text.inputs, text.targets, strict=True)}
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        told = torch.stack([self.known[tuple(row.tolist())] for row in tokens])
+        told = told if self.answer is None else torch.full_like(told, self.answer)
+        return nn.functional.one_hot(told, self.size).float()
+
+
+@pytest.mark.parametrize("gap", [1, 8, 100])
+def test_only_the_gap_grows(gap):
+    found = distance.language_with(gap).sentences
+    near = distance.language_with(1).sentences
+    assert len(found) == 24
+    assert {len(s) for s in found} == {len(near[0]) + gap - 1}
+    filler = (" and the rain fell" * 10)[:gap]
+    assert {s.replace(filler, " ", 1) for s in found} == set(near)
+
+
+def test_rows_are_whole_sentences_and_what_follows_each_character(language):
+    text = distance.sentences(language, 20, seed=3)
+    vocabulary = Vocabulary(distance.characters(language))
+    for inputs, targets, answers in zip(*text, strict=True):
+        sentence = vocabulary.decode(targets)
+        assert sentence.endswith("\n")
+        assert sentence[:-1] in language
+        assert vocabulary.decode(inputs) == "\n" + sentence[:-1]
+        facts = dict(sentence[:5].split(" ")[i] for i in (0, 1))
+        asked = [i for i, there in enumerate(answers.tolist()) if there]
+        assert len(asked) == 2
+        assert [sentence[i] for i in asked] == [facts[sentence[i - 1]] for i in asked]
+        assert asked[0] > 17 + GAP  # behind the gap
+
+
+def test_new_sentences_are_drawn_for_the_test_and_for_each_seed(language):
+    draws = [distance.sentences(language, 50, seed, drawn).targets for seed in (0, 1) for drawn in ("training", "test")]
+    assert torch.equal(draws[0], distance.sentences(language, 50, 0, "training").targets)
+    assert not any(torch.equal(draws[i], draws[j]) for i in range(4) for j in range(i))
+
+
+def test_accuracy_is_that_of_the_answers_alone(language):
+    text, size = distance.sentences(language, 40, seed=0), len(distance.characters(language))
+    assert distance.accuracy(Oracle(text, size), text) == 1
+    three = Vocabulary(distance.characters(language)).encode("3").item()
+    expected = (text.targets[text.answers] == three).double().mean().item()
+    assert distance.accuracy(Oracle(text, size, three), text) == pytest.approx(expected, abs=1e-12)
+
+
+def test_chance_is_worked_out_by_hand():
+    # One of four numbers; then one of the three that are left.
+    assert distance.chance(GAP) == pytest.approx((1 / 4 + 1 / 3) / 2, abs=1e-12)
+
+
+def test_rivals_are_equally_large_and_the_same_seed_gives_the_same_run():
+    runs = {rival: distance.run(rival, 1, seed=0, steps=2) for rival in RIVALS}
+    width, layers = distance.SHAPE["width"], distance.SHAPE["n_layers"]
+    assert runs["recurrence"].parameters - runs["attention"].parameters == layers * width
+    assert runs["recurrence"].parameters < 1.01 * runs["attention"].parameters
+    again = distance.run("attention", 1, seed=0, steps=2)
+    assert again[:-1] == runs["attention"][:-1]
+
+
+def test_slope_reaches_over_the_gap_in_attention_and_dies_in_the_recurrence():
+    slopes = {}
+    for rival in ("attention", "recurrence"):
+        slopes[rival] = [distance.run(rival, gap, seed=0, steps=1).slope for gap in (8, 64)]
+    near, far = slopes["attention"]
+    assert far > 0.1 * near
+    near, far = slopes["recurrence"]
+    assert far < 1e-3 * near
+
+
+def outcomes() -> list[Outcome]:
+    table = {("attention", 8): (1.0, 0.5), ("recurrence", 8): (0.75, 0.25), ("attention", 64): (0.5, 0.5)}
+    table["recurrence", 64] = (0.25, 0.25)
+    return [
+        Outcome(rival, gap, seed, accuracy, 10.0**-gap, 1000, 1.0)
+        for (rival, gap), found in table.items()
+        for seed, accuracy in enumerate(found)
+    ]
+
+
+def test_page_has_a_row_for_each_gap_with_mean_and_range():
+    lines = distance.page(outcomes(), steps=500)
+    assert "     8  0.750 (0.500 to 1.000)  0.500 (0.250 to 0.750)" in lines
+    assert "    64  0.500 (0.500 to 0.500)  0.250 (0.250 to 0.250)" in lines
+    assert "    64                 1.0e-64                 1.0e-64" in lines
+    assert "Parameters: attention 1,000, recurrence 1,000" in lines
+
+
+def test_picture_has_a_line_for_each_rival():
+    (axes,) = distance.draw(outcomes()).axes
+    drawn = {line.get_label(): line.get_ydata() for line in axes.lines}
+    assert list(drawn["attention"]) == [0.75, 0.5]
+    assert list(drawn["recurrence"]) == [0.5, 0.25]
+
+
+def test_command_runs_what_was_asked_and_hands_over_its_numbers(monkeypatch, capsys, tmp_path):
+    asked = []
+
+    def compare(*wish):
+        asked.append(wish)
+        return outcomes()
+
+    monkeypatch.setattr(distance, "compare", compare)
+    picture = tmp_path / "distance.svg"
+    assert distance.main(["--json", "--plot", str(picture), "--jobs", "1"]) == 0
+    assert [Outcome(**found) for found in json.loads(capsys.readouterr().out)] == outcomes()
+    assert picture.read_text(encoding="utf-8").startswith("<?xml")
+    distance.main(["--quick", "--jobs", "3"])
+    distance.main(
+        ["--quick", "--gaps", "4", "2", "--seeds", "5", "--steps", "7", "--rivals", "recurrence", "--jobs", "1"]
+    )
+    usual = ("attention", "recurrence")
+    assert asked == [
+        (usual, distance.GAPS, 3, 500, 1),
+        (usual, (8, 128), 1, 500, 3),
+        (("recurrence",), (2, 4), 5, 7, 1),
+    ]
+
+
+def test_all_that_is_wrong_is_told_at_once(refusal):
+    message = refusal(distance.main, ["--gaps", "0", "8", "--seeds", "0", "--steps", "-1", "--jobs", "0", "--rivals"])
+    assert message.splitlines() == [
+        "--seeds: 0 is not at least 1",
+        "--steps: -1 is not at least 1",
+        "--jobs: 0 is not at least 1",
+        "--gaps 0: 0 is not at least 1",
+        "--rivals: name at least one",
+    ]
+
+
+def test_picture_of_an_unknown_kind_is_refused_before_anything_is_trained(refusal, monkeypatch):
+    monkeypatch.setattr(distance, "compare", None)
+    assert "picture's name ends in" in refusal(distance.main, ["--plot", "distance.gif"])
+
+
+@pytest.mark.slow
+def test_attention_recalls_over_a_gap_that_the_recurrence_does_not_carry_over(run_cli, tmp_path):
+    words = ("distance", "--gaps", 8, 64, "--seeds", 1, "--jobs", 1, "--json")
+    run = run_cli("minilm", *words, cwd=tmp_path, timeout=300)
+    assert run.returncode == 0, run.stderr
+    found = {(o["rival"], o["gap"]): o["accuracy"] for o in json.loads(run.stdout)}
+    assert found["attention", 8] >= 0.95
+    assert found["recurrence", 8] >= 0.95
+    assert found["attention", 64] >= 0.95
+    assert found["recurrence", 64] <= 0.65
