@@ -15,8 +15,9 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
+import tyro
 from tqdm import tqdm
 
 from minilm.config import Config, ModelConfig, TrainingConfig
@@ -24,13 +25,13 @@ from minilm.errors import UserError
 from minilm.lab.drawing import COLOURS, check_picture, line, new_figure, save, tidy
 from minilm.lab.options import File, Flag, Number, print_json, read_options
 from minilm.paths import packaged
-from minilm.riverbank import Riverbank
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor, nn
 
     from minilm.model import LanguageModel
+    from minilm.riverbank import Riverbank
 
 GAPS: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512)
 QUICK_GAPS: tuple[int, ...] = (8, 128)
@@ -54,10 +55,10 @@ class Options:
     Example: python -m minilm distance --quick --plot distance.svg
     """
 
-    gaps: tuple[int, ...] | None = None
+    gaps: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N [N ...]", help_behavior_hint="")] = ()
     """characters between facts and questions (8 16 32 64 128 256 512)"""
-    rivals: tuple[Rival, ...] = ("attention", "recurrence")
-    """who takes part; additive attention takes time and memory beyond a gap of 64"""
+    rivals: Annotated[tuple[Rival, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ("attention", "recurrence")
+    """who takes part: attention, additive (which takes long beyond a gap of 64), recurrence"""
     seeds: Number = None
     """runs of each, from seed 0 up (3)"""
     quick: Flag = False
@@ -97,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
     options = read_options(Options, "distance", argv)
     check_picture(options.plot)
     usual_gaps, usual_seeds = (QUICK_GAPS, QUICK_SEEDS) if options.quick else (GAPS, SEEDS)
-    gaps = tuple(sorted(set(usual_gaps if options.gaps is None else options.gaps)))
+    gaps = tuple(sorted(set(options.gaps or usual_gaps)))
     seeds = usual_seeds if options.seeds is None else options.seeds
     jobs = (os.cpu_count() or 1) if options.jobs is None else options.jobs
     check(options, gaps, seeds, jobs)
@@ -116,9 +117,7 @@ def check(options: Options, gaps: tuple[int, ...], seeds: int, jobs: int) -> Non
     numbers = {"--seeds": seeds, "--steps": options.steps, "--jobs": jobs}
     numbers |= {f"--gaps {gap}": gap for gap in gaps}
     problems = [f"{name}: {value} is not at least 1" for name, value in numbers.items() if value < 1]
-    problems += [
-        f"{name}: give at least one" for name, given in (("--gaps", gaps), ("--rivals", options.rivals)) if not given
-    ]
+    problems += [] if options.rivals else ["--rivals: name at least one"]
     if problems:
         raise UserError("\n".join(problems))
 
@@ -156,6 +155,8 @@ def run(rival: str, gap: int, seed: int, steps: int) -> Outcome:
 
 def language_with(gap: int) -> Riverbank:
     """The language of this experiment, with `gap` characters of filler."""
+    from minilm.riverbank import Riverbank
+
     return Riverbank.load(packaged("data/distance.toml"), gap=gap)
 
 
