@@ -121,8 +121,9 @@ class TrainingConfig(Settings):
         20, ge=0, description="steps over which the learning rate rises to its peak; a shorter run only rises"
     )
     schedule: Literal["linear", "cosine", "constant"] = Field(
-        "linear", description="shape of the decay after the warm-up"
+        "linear", description="shape of the fall of the learning rate"
     )
+    decay: float = Field(1.0, ge=0, le=1, description="share of the steps, at the end, over which it falls")
     final_fraction: float = Field(0.01, ge=0, le=1, description="share of the peak learning rate left at the end")
     weight_decay: float = Field(0.0, ge=0, description="decay of matrices and embeddings, times the learning rate")
     beta2: float = Field(0.95, ge=0, lt=1, description="memory of AdamW's squared gradients")

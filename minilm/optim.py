@@ -19,13 +19,15 @@ from minilm.muon import Muon
 def learning_rate_factor(step: int, training: TrainingConfig) -> float:
     """The share of the peak learning rate used in `step`, counted from 0.
 
-    Rises in a line over `warmup` steps, the first of which already moves, then falls to
-    `final_fraction`, where it stays for any step beyond the last.
+    Rises in a line over `warmup` steps, the first of which already moves, stays at the peak
+    until a share `decay` of the steps is left, then falls to `final_fraction`, where it stays
+    for any step beyond the last.
     """
     if step < training.warmup:
         return (step + 1) / training.warmup
-    falling = training.steps - training.warmup
-    done = min(1.0, (step - training.warmup) / falling) if falling > 0 else 1.0
+    start = max(training.warmup, round((1 - training.decay) * training.steps))
+    falling = training.steps - start
+    done = min(1.0, max(0, step - start) / falling) if falling > 0 else float(step >= training.steps)
     shape = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[training.schedule]
     return training.final_fraction + (1 - training.final_fraction) * shape
 

@@ -22,9 +22,9 @@ def initialise(model: nn.Module, seed: int) -> None:
     Queries and keys of a normalised input start with unit variance (std 1/sqrt(D)), the
     premise of the argument for the scale (Vaswani et al. 2017, footnote 4). What is added to
     the stream starts smaller, by the number of additions (Radford et al. 2019). The head
-    starts small, so the loss starts near ln V. Places start as sinusoids rather than as
-    noise: near places start alike, which is what a head needs to find "just before" for all
-    places at once rather than for each alone.
+    starts small, so the loss starts near ln V. Places start half as noise, to be told apart,
+    and half as sinusoids, by which near places are alike: a head that needs "just before" then
+    finds it for all places at once rather than for each alone.
     """
     n_blocks = len({name.split(".")[1] for name, _ in model.named_parameters() if name.startswith("blocks.")})
     for name, parameter in model.named_parameters():
@@ -32,8 +32,6 @@ def initialise(model: nn.Module, seed: int) -> None:
             parameter.fill_(1.0)
         elif is_bias(name):
             parameter.zero_()
-        elif name.endswith("position_embedding"):
-            parameter.copy_(quiet_sinusoids(*parameter.shape))
         else:
             std = 1 / math.sqrt(parameter.shape[-1])
             if "embedding" in name or name == "head.weight":
@@ -42,6 +40,8 @@ def initialise(model: nn.Module, seed: int) -> None:
                 std /= math.sqrt(2 * n_blocks)
             noise = torch.empty(parameter.shape).normal_(generator=generator(seed, f"init/{name}"))
             parameter.copy_(std * noise)
+            if name.endswith("position_embedding"):
+                parameter.add_(quiet_sinusoids(*parameter.shape)).mul_(math.sqrt(0.5))
 
 
 def is_bias(name: str) -> bool:

@@ -134,3 +134,10 @@ def test_what_optimizers_remember_can_be_given_to_others(optimizer):
     kept, found = (optimizer_tensors(*pair) for pair in ((one, optimizers), (other, restored)))
     assert kept.keys() == found.keys()
     assert all(torch.equal(kept[name], found[name]) for name in kept)
+
+
+def test_the_learning_rate_can_stay_at_its_peak_before_it_falls():
+    settings = training(decay=0.5, final_fraction=0.0)
+    factors = [learning_rate_factor(step_number, settings) for step_number in (10, 49, 50, 75, 99, 100)]
+    assert factors == pytest.approx([1, 1, 1, 0.5, 0.02, 0])
+    assert learning_rate_factor(99, training(decay=0.0)) == 1
