@@ -108,13 +108,14 @@ def read_run(folder: Path, result: dict[str, Any], missing: list[str]) -> Eviden
     diverged = result["status"] == "diverged"
 
     def attempt(name: str, reader: Any, otherwise: Any) -> Any:
+        if not (place / name).exists():
+            missing.append(f"{arm}, seed {seed}: there is no {name}.")
+            return otherwise
         try:
             return reader(place / name)
         except UserError as error:
-            missing.append(f"{arm}, seed {seed}: {error}")
-        except OSError:
-            missing.append(f"{arm}, seed {seed}: no {name}")
-        return otherwise
+            missing.append(f"{arm}, seed {seed}: {error}.")
+            return otherwise
 
     return Evidence(
         arm,
