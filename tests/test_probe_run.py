@@ -116,6 +116,16 @@ def test_what_cannot_be_probed_is_refused(finished, copied, tmp_path, refusal):
     assert "is not the one that the run was trained on" in refusal(probe_run, copied, corpus=other)
 
 
+def test_a_run_whose_text_has_changed_is_refused(tmp_path, refusal):
+    """Also where all its characters are known: the floor and what was trained on would be another's."""
+    text = tmp_path / "my.txt"
+    text.write_text("the quick brown fox\n" * 60)
+    trained_run(tiny_config(corpus={"source": "file", "path": (str(text),)}), tmp_path / "run")
+    assert probe_run(tmp_path / "run" / "best")["step"] > 0
+    text.write_text("the brown quick fox\n" * 60)
+    assert "is not the one that the run was trained on" in refusal(probe_run, tmp_path / "run")
+
+
 def test_a_context_of_one_has_nothing_to_look_at(on_text, tmp_path, refusal):
     trained_run(on_text(model={"context": 1}), tmp_path / "run")
     assert "a context of 1" in refusal(probe_run, tmp_path / "run")

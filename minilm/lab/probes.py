@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from minilm.checkpoint import STATE, read_state
 from minilm.corpus import Corpus, load_corpus
 from minilm.errors import UserError
 from minilm.evaluation import Floor, Windows, make_windows, share_in_language, summarise, token_losses
@@ -143,7 +144,9 @@ def probe_run(
         raise UserError(f"{folder}: cannot be probed: with a context of 1 no position has a choice of what to read")
     seed = run.config.training.seed
     corpus = corpus or load_corpus(run.config.corpus, context=run.config.model.context, seed=seed)
-    if corpus.vocabulary != run.vocabulary:
+    # A run trained on another text would be measured against this one's floor, or on what it has learned by heart.
+    checkpoint = next(path for path in (folder, folder / which, folder / "last") if (path / STATE).exists())
+    if (corpus.vocabulary, corpus.sha256) != (run.vocabulary, read_state(checkpoint).get("corpus_sha256")):
         raise UserError(f"{folder}: the text ({corpus.description}) is not the one that the run was trained on")
     if text is not None and not 0 < len(text) <= run.model.context:
         raise UserError(f"--text: has {len(text)} characters, wanted 1 to {run.model.context}, the model's context")
