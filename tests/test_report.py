@@ -288,6 +288,8 @@ def test_what_is_not_there_is_named(copy):
         "There are no verdicts yet.",
     ):
         assert missing in page.text
+    # What is there is shown, beside the base.
+    assert [a["aria-label"] for a in page.all("svg")][:2] == ["loss of no_mask and base", "excess of no_mask and base"]
 
 
 def test_what_is_no_sweep_is_refused(copy, tmp_path, refusal):

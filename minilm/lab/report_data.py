@@ -56,8 +56,9 @@ class Sweep:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Each arm that was judged, with its control."""
-        return [(record["arm"], record["control"]) for record in self.records]
+        """Each arm with its control; before there are verdicts, with the first arm, which is the base."""
+        judged = [(record["arm"], record["control"]) for record in self.records]
+        return judged or [(arm, self.arms[0]) for arm in self.arms[1:]]
 
 
 def read_sweep(folder: Path) -> Sweep:
@@ -71,7 +72,7 @@ def read_sweep(folder: Path) -> Sweep:
     if (folder / "verdicts.json").exists():
         verdicts = read_json(folder / "verdicts.json")
     else:
-        missing.append("No verdicts: the sweep has not come to its end.")
+        missing.append("No verdicts: the sweep has not come to its end. Each arm is shown beside the first.")
     if not isinstance(verdicts, dict) or not isinstance(verdicts.get("arms"), list):
         raise UserError(f"{folder / 'verdicts.json'}: is damaged: it holds no list of arms")
     return Sweep(folder, bool(verdicts.get("preliminary")), verdicts["arms"], runs, missing)

@@ -15,7 +15,7 @@ import numpy as np
 from minilm.lab.maps import visible_character
 from minilm.lab.report_data import Evidence, Sweep
 
-MOST_HEADS = 40  # of which each gets a row; of more, each layer's mean does
+MOST_HEADS = 16  # of which each gets a row; of more, each layer's mean does
 ARM, CONTROL = "#e8782e", "#3f9fe0"  # can be seen on light and on dark
 
 
