@@ -240,25 +240,26 @@ def chance(gap: int) -> float:
 
 def page(outcomes: list[Outcome], steps: int) -> list[str]:
     """All that the command prints."""
-    rivals = list(dict.fromkeys(outcome.rival for outcome in outcomes))
     seeds = len({outcome.seed for outcome in outcomes})
-    sizes = ", ".join(f"{rival} {next(o.parameters for o in outcomes if o.rival == rival):,}" for rival in rivals)
+    # The last of each is that of the largest gap, which has all characters of the filler.
+    sizes = {outcome.rival: f"{outcome.rival} {outcome.parameters:,}" for outcome in outcomes}
     lines = [
         f"Two facts, a gap, two questions; {steps} steps of {BATCH} sentences; seeds: {seeds}",
-        f"Parameters: {sizes}",
+        f"Parameters: {', '.join(sizes.values())}",
         f"Accuracy of the answers: mean (lowest to highest seed); {chance(1):.3f} without the facts",
         "",
-        f"{'gap':>6}" + "".join(f"{rival:>24}" for rival in rivals),
+        f"{'gap':>6}" + "".join(f"{rival:>24}" for rival in sizes),
     ]
     gaps = sorted({outcome.gap for outcome in outcomes})
     for gap in gaps:
-        cells = [accuracies(outcomes, rival, gap) for rival in rivals]
-        lines.append(
-            f"{gap:6}" + "".join(f"{fmean(a):9.3f} ({min(a):.3f} to {max(a):.3f})"[-24:].rjust(24) for a in cells)
-        )
-    lines += ["", "Slope that comes through the gap before training, as a share of that at the question:"]
+        cells = [accuracies(outcomes, rival, gap) for rival in sizes]
+        lines.append(f"{gap:6}" + "".join(f"{fmean(a):7.3f} ({min(a):.3f} to {max(a):.3f})" for a in cells))
+    lines += [
+        "",
+        "Slope that comes through the gap before training, over that at the question (float32 ends near 1e-45):",
+    ]
     for gap in gaps:
-        cells = [[o.slope for o in outcomes if (o.rival, o.gap) == (rival, gap)] for rival in rivals]
+        cells = [[o.slope for o in outcomes if (o.rival, o.gap) == (rival, gap)] for rival in sizes]
         lines.append(f"{gap:6}" + "".join(f"{fmean(cell):24.1e}" for cell in cells))
     return lines
 
