@@ -1,4 +1,4 @@
-"""Write with a trained model: `python -m minilm sample RUN --prompt "..."`."""
+"""What does a trained model write, from a prompt, on the command line?"""
 
 from __future__ import annotations
 

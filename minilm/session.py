@@ -1,4 +1,4 @@
-"""From settings to a finished run: check everything, train, say how it went.
+"""How do settings become a finished run: checked before anything is touched, trained, and told of?
 
 Whatever can be refused is refused before the folder is touched.
 """

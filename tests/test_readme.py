@@ -24,6 +24,7 @@ READING_ORDER = (
     "sources",
     "corpus",
     "device",
+    "muon",
     "optim",
     "checkpoint",
     "generation",
@@ -90,6 +91,10 @@ def commands() -> list[str]:
     return [line for line in dict.fromkeys(lines) if line.startswith("python ")]
 
 
+# Minutes each; what they do is tested where they are.
+LONG = ("ablate", "bench", "distance", "kernels")
+
+
 @pytest.mark.slow
 def test_the_commands_run_in_the_order_given(run_cli, tmp_path):
     """Shortened by flags where they train; from another folder, as an installed user would."""
@@ -102,8 +107,10 @@ def test_the_commands_run_in_the_order_given(run_cli, tmp_path):
     for command in commands():
         words = shlex.split(command)[1:]
         words = words[1:] if words[0] == "-m" else words
-        words += short if words[0] == "train.py" and "--help" not in words else []
-        words += ["--quick"] if words[1] in ("kernels", "ablate", "distance") else []
+        if words[0] == "train.py" and "--help" not in words:
+            words += short
+        if words[1] in LONG:
+            words += ["--help"]
         done = run_cli(*words, cwd=tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
 
