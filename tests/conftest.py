@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from ablating import BASE, EXPECT, ablate, written
 
 from minilm.config import Config, load_config, validate
 from minilm.errors import UserError
@@ -38,6 +39,8 @@ TINY: dict[str, dict[str, Any]] = {
     },
 }
 
+# A failure in a helper tells both sides, as one in a test does.
+pytest.register_assert_rewrite("pages")
 # Bit for bit is promised for one thread count, and the machine's other cores may be busy.
 torch.set_num_threads(1)
 
@@ -102,6 +105,30 @@ def finished(tmp_path_factory, tiny_text) -> Path:
 def copied(finished, tmp_path) -> Path:
     """A copy of the finished run that a test may break."""
     return Path(shutil.copytree(finished, tmp_path / "copied"))
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory) -> list[str]:
+    """base.toml and no_mask.toml, tiny; not to be written to."""
+    folder = tmp_path_factory.mktemp("arms")
+    return [
+        written(folder, "base", BASE),
+        written(folder, "no_mask", f'base = "base.toml"\n{EXPECT}[model]\ncausal = false'),
+    ]
+
+
+@pytest.fixture(scope="session")
+def swept(tmp_path_factory, files) -> Path:
+    """The folder of a finished sweep; not to be written to."""
+    out = tmp_path_factory.mktemp("swept") / "sweep"
+    assert ablate(*files, out=out) == 0
+    return out
+
+
+@pytest.fixture
+def swept_copy(swept, tmp_path) -> Path:
+    """A copy of the finished sweep that a test may break."""
+    return Path(shutil.copytree(swept, tmp_path / "copied"))
 
 
 @pytest.fixture

@@ -3,22 +3,14 @@
 A test bears the name of its claim, and asserts the figures themselves, not only the verdict.
 """
 
-import functools
 import json
 import math
-from pathlib import Path
 
 import pytest
-import torch
-from torch.utils.flop_counter import FlopCounterMode
 
-from minilm.attention import MultiHeadAttention
 from minilm.errors import UserError
-from minilm.lab import claims, collapse, cost, geometry, kernels, saturation, traffic
-from minilm.lab.cost import Shape, dot_products, even_length, memory, parts
+from minilm.lab import claims, collapse, saturation
 from minilm.lab.finding import FAILS, HOLDS, SHARPER, Finding
-from minilm.lab.measures import distance_to_hull, flatness, residual
-from minilm.model import Block, LanguageModel
 
 CHECKS = {check.__name__: check for check in claims.checks()}
 FINDINGS: dict[str, Finding] = {}
@@ -215,158 +207,6 @@ def test_feed_forward_has_twice_the_parameters():
 
 def test_every_claim_has_its_test():
     assert {f"test_{name}" for name in CHECKS} <= set(globals())
-
-
-# The measures, where the answer is known.
-
-
-def test_flatness_is_one_for_all_alike_and_zero_for_one_word():
-    rows = torch.tensor([[0.25, 0.25, 0.25, 0.25], [1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]])
-    assert flatness(rows).tolist() == pytest.approx([1, 0, 0.5])
-    readable = flatness(rows, torch.tensor([4, 1, 2]))
-    assert readable[0] == readable[2] == 1
-    assert readable[1].isnan()
-
-
-def test_distance_to_hull_tells_inside_from_outside():
-    square = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    assert distance_to_hull(torch.tensor([0.3, 0.9]), square) == pytest.approx(0, abs=1e-7)
-    assert distance_to_hull(torch.tensor([0.3, 1.001]), square) == pytest.approx(0.001, rel=1e-3)
-    assert distance_to_hull(torch.tensor([-2.0, 1.5]), square) == pytest.approx(2)
-
-
-def test_residual_is_what_rows_do_not_share():
-    assert residual(torch.ones(5, 3)) == 0
-    assert residual(torch.tensor([[1.0], [-1.0]])) == 1
-
-
-def test_a_stack_with_all_its_parts_is_the_model_s_block():
-    """`differences` builds its layers by hand to be able to leave parts out; whole, they are model.py's."""
-    block = Block(collapse.WIDTH, n_heads=collapse.HEADS, causal=False, backend="explicit").double()
-    attend, feed_forward = collapse.layer("test", causal=False)
-    block.attention.load_state_dict(attend.state_dict())
-    block.feed_forward.load_state_dict(feed_forward.state_dict())
-    x = torch.randn(1, 5, collapse.WIDTH, dtype=torch.float64)
-    middle = x + attend(collapse.normed(x))
-    torch.testing.assert_close(block(x), middle + feed_forward(collapse.normed(middle)))
-
-
-def test_levelled_keys_are_equally_long():
-    query, key = torch.eye(3), torch.tensor([[2.0, 0, 0], [0, 0.1, 0], [0, 0, 7.0]])
-    assert geometry.against_directions(query, key).diagonal().tolist() == pytest.approx([math.sqrt(3)] * 3)
-
-
-# The cost, against what the modules do.
-
-
-@pytest.mark.parametrize("shape", [Shape(12, 2, 2, 16, 9, 3), Shape(7, 1, 4, 8, 5, 1), Shape(5, 3, 1, 6, 4, 2)])
-def test_operations_and_weights_are_those_of_the_model(shape):
-    model = LanguageModel(
-        shape.vocabulary,
-        width=shape.width,
-        context=shape.context,
-        n_layers=shape.layers,
-        n_heads=shape.heads,
-        backend="explicit",
-    )
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(torch.zeros(shape.batch, shape.context, dtype=torch.long))
-    assert 2 * sum(part.products for part in parts(shape)) == counter.get_total_flops()
-    assert sum(part.weights for part in parts(shape)) == sum(p.numel() for p in model.parameters() if p.dim() == 2)
-    weights = MultiHeadAttention(shape.width, shape.heads).lookup(torch.zeros(shape.batch, shape.context, shape.width))
-    assert memory(shape)["weights T x T, one layer"] == 4 * weights.weights.numel()
-
-
-def test_the_quadratic_part_outweighs_the_rest_from_the_even_length_on():
-    for length, larger in ((round(even_length(Shape()) * 0.99), False), (round(even_length(Shape()) * 1.01), True)):
-        table = {part.name: part.products for part in parts(Shape(context=length))}
-        quadratic = table["attention: scores"] + table["attention: mixture"]
-        assert (quadratic > sum(table.values()) - quadratic) == larger
-
-
-def test_causal_dot_products_are_those_below_the_diagonal():
-    for length in (1, 2, 9):
-        assert dot_products(length, causal=True) == int(torch.ones(length, length).tril().sum())
-
-
-def test_the_page_of_cost(capsys, tmp_path):
-    cost.main(["--plot", str(tmp_path / "cost.svg")])
-    assert capsys.readouterr().out == (Path(__file__).parent / "golden" / "cost.txt").read_text(encoding="utf-8")
-    assert (tmp_path / "cost.svg").stat().st_size > 1000
-    cost.main(["--json", "--context", "4096"])
-    assert json.loads(capsys.readouterr().out)["dot_products"] == {"all_pairs": 16_777_216, "causal": 8_390_656}
-
-
-def test_cost_of_a_settings_file(capsys, tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text('[model]\nwidth = 12\nn_heads = 3\nfeed_forward = "none"\nposition = "none"\n', encoding="utf-8")
-    cost.main([str(path), "--json", "--vocabulary", "7", "--layers", "2"])
-    data = json.loads(capsys.readouterr().out)
-    assert (data["shape"]["width"], data["shape"]["heads"], data["shape"]["layers"]) == (12, 3, 2)
-    table = {part["name"]: part for part in data["parts"]}
-    assert table["feed-forward"]["weights"] == 0
-    assert table["embedding"]["weights"] == 7 * 12
-
-
-def test_impossible_shapes_are_refused():
-    with pytest.raises(UserError, match=r"(?s)--layers 0: must be at least 1.*--batch -1"):
-        cost.main(["--layers", "0", "--batch", "-1"])
-    with pytest.raises(UserError, match="width 512 cannot be split into 7 heads"):
-        cost.main(["--heads", "7"])
-
-
-# Reads and writes: against the formulas of Dao et al. 2022, where tiles divide the length.
-
-
-def test_traffic_is_that_of_the_paper():
-    n, d, b = 256, 16, 32
-    t = traffic.traffic(n, d, b)
-    assert t.explicit == 4 * n * n + 4 * n * d
-    assert t.paper == 2 * n * d + (n // b) * (3 * n * d + 4 * n)
-    assert t.tiled == n * d + (n // b) * 2 * n * d + n * (d + 1)
-    assert t.fast == 4 * b * d + b * b
-
-
-def test_traffic_counts_tiles_that_are_cut_off():
-    assert traffic.traffic(10, 4, 64).tiled == 10 * 4 + 2 * 10 * 4 + 10 * 5
-
-
-# The commands.
-
-
-def test_kernels_measures_and_draws(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(kernels, "measure_apart", functools.cache(kernels.measure))
-    argv = ["--lengths", "64", "128", "--width", "8", "--tile", "16"]
-    kernels.main([*argv, "--plot", str(tmp_path / "kernels.svg")])
-    page = capsys.readouterr().out
-    assert "The arithmetic stays quadratic" in page
-    assert (tmp_path / "kernels.svg").stat().st_size > 1000
-    kernels.main([*argv, "--json"])
-    data = json.loads(capsys.readouterr().out)
-    assert [(m["backend"], m["length"]) for m in data["measurements"][:3]] == [
-        ("explicit", 64),
-        ("tiled", 64),
-        ("fused", 64),
-    ]
-    assert all(m["seconds"] > 0 and m["allocated"] > 0 for m in data["measurements"])
-    assert set(data["exponents"]) == {"seconds", "allocated"}
-
-
-def test_a_measurement_of_its_own_process_agrees():
-    apart = kernels.measure_apart("tiled", 256, 16, 64, 1)
-    here = kernels.measure("tiled", 256, 16, 64, 1)
-    assert apart.allocated == here.allocated
-    assert apart.grown < 50 * kernels.MIB
-
-
-def test_a_measurement_that_fails_says_so():
-    with pytest.raises(UserError, match="nonesuch at length 8: KeyError"):
-        kernels.measure_apart("nonesuch", 8, 8, 64, 1)
-
-
-def test_kernels_refuses_what_cannot_be_measured():
-    with pytest.raises(UserError, match=r"(?s)--tile: 0.*two different lengths"):
-        kernels.main(["--tile", "0", "--lengths", "64"])
 
 
 def test_claims_prints_and_draws(capsys, tmp_path, monkeypatch):
