@@ -9,7 +9,6 @@ All of it on the same characters of the validation part each time, without dropo
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from minilm.lab.effect import choose_answers, effect
 from minilm.lab.heads import Heads, heads
 from minilm.lab.leak import PLACES, future_leak, honest_losses
 from minilm.lab.maps import attention_maps, place_of, texts_to_show
+from minilm.lab.options import speakable
 from minilm.lab.order import distances, order_sensitivity
 from minilm.lab.writing import write
 from minilm.model import LanguageModel
@@ -120,15 +120,6 @@ def rounded(x: Tensor) -> Any:
 def mean(values: Any) -> float:
     """Of all numbers in nested lists; those that are not defined are left out."""
     return torch.tensor(values, dtype=torch.float64).nanmean().item()
-
-
-def speakable(value: Any) -> Any:
-    """None for what is no number, since JSON has no word for it."""
-    if isinstance(value, dict):
-        return {key: speakable(v) for key, v in value.items()}
-    if isinstance(value, list):
-        return [speakable(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def probe_run(
