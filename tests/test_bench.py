@@ -16,7 +16,7 @@ from minilm.lab.bench import main
 from minilm.lab.kernels import Measurement
 
 TINY = Path(__file__).resolve().parents[1] / "configs" / "tiny.toml"
-LIGHT = ("throughput", "time-to-loss", "generate", "startup")  # attention loads what `kernels` does
+LIGHT = ("throughput", "time-to-loss", "generate", "attention", "startup")
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from minilm.kernels import Tiling
-
 TILES = (16, 32, 64, 128, 256, 512)
 
 
@@ -26,6 +24,8 @@ class Traffic(NamedTuple):
 
 def traffic(length: int, width: int, tile: int) -> Traffic:
     """Count the reads and writes of the three ways to compute the same mixture."""
+    from minilm.kernels import Tiling
+
     tiling = Tiling(length, length, (tile, tile), 1.0, causal=False, padding=None, dropout=0.0, seed=0)
     every = slice(0, length)
     row = width  # a query, key, value or mixture
