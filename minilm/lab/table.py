@@ -22,7 +22,9 @@ def table(records: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]], 
     lines = [f"{len(results)} runs, seeds {', '.join(map(str, seeds))}.", ""]
     if preliminary:
         lines += ["Preliminary: fewer seeds and steps than a verdict takes.", ""]
-    lines += grid(("arm", "against", "verdict", "p (Holm)", *heads(records), "notes"), [row(record) for record in records])
+    lines += grid(
+        ("arm", "against", "verdict", "p (Holm)", *heads(records), "notes"), [row(record) for record in records]
+    )
     claims = [(record, claim) for record in records for claim in record["claims"]]
     if claims:
         lines += ["", "What was expected, and what came (mean over seeds, 95 % interval):", ""]
