@@ -28,6 +28,7 @@ ARMS = {
     "dropout": {"dropout": 0.5},
     "four_heads": {"n_heads": 4},
     "explicit": {"backend": "explicit"},
+    "additive": {"score": "additive"},
 }
 
 
@@ -84,8 +85,10 @@ def test_loss_is_the_mean_of_minus_log_p():
 def test_same_named_weights_start_equal_in_every_arm(arm):
     base = dict(small().named_parameters())
     found = dict(small(**ARMS[arm]).named_parameters())
-    assert found.keys() <= base.keys()
-    assert all(torch.equal(parameter, base[name]) for name, parameter in found.items())
+    added = found.keys() - base.keys()
+    assert bool(added) == (arm == "additive")
+    assert all(".score." in name for name in added)
+    assert all(torch.equal(found[name], base[name]) for name in found.keys() & base.keys())
 
 
 def test_layers_share_their_draws_with_a_shallower_model():
