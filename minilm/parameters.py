@@ -22,9 +22,9 @@ def initialise(model: nn.Module, seed: int) -> None:
     Queries and keys of a normalised input start with unit variance (std 1/sqrt(D)), the
     premise of the argument for the scale (Vaswani et al. 2017, footnote 4). What is added to
     the stream starts smaller, by the number of additions (Radford et al. 2019). The head
-    starts small, so the loss starts near ln V. Places start half as noise, to be told apart,
-    and half as sinusoids, by which near places are alike: a head that needs "just before" then
-    finds it for all places at once rather than for each alone.
+    starts small, so the loss starts near ln V. Places start as sinusoids, by which near
+    places are alike, so that a head that needs "just before" finds it for all places at once
+    rather than for each alone; a quarter of their variance is noise, by which they differ.
     """
     n_blocks = len({name.split(".")[1] for name, _ in model.named_parameters() if name.startswith("blocks.")})
     for name, parameter in model.named_parameters():
@@ -41,7 +41,7 @@ def initialise(model: nn.Module, seed: int) -> None:
             noise = torch.empty(parameter.shape).normal_(generator=generator(seed, f"init/{name}"))
             parameter.copy_(std * noise)
             if name.endswith("position_embedding"):
-                parameter.add_(quiet_sinusoids(*parameter.shape)).mul_(math.sqrt(0.5))
+                parameter.mul_(0.5).add_(math.sqrt(0.75) * quiet_sinusoids(*parameter.shape))
 
 
 def is_bias(name: str) -> bool:
