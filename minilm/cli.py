@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from minilm.config import Config, Origins, leaves, merge, nearest, read_layers, validate
 from minilm.errors import UserError
+from minilm.paths import packaged
 
 Options = TypeVar("Options")
 HELP = ("-h", "--help")
@@ -156,7 +157,10 @@ def gather(inputs: tuple[str, ...], default: Path) -> tuple[dict[str, Any], Orig
     for word in texts:
         if "=" in word and not Path(word).exists():
             raise UserError(f"{word}: there is no such file; flags start with two dashes, as in --{word}")
-    tables, origins = read_layers(Path(files[0]) if files else default)
+    file = Path(files[0]) if files else default
+    if not file.exists() and packaged(str(file)).is_file():
+        file = packaged(str(file))  # the settings that come with us have their name in any folder
+    tables, origins = read_layers(file)
     if texts:
         corpus = {"corpus": {"source": "file", "path": texts}}
         tables = merge(tables, corpus)
