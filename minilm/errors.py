@@ -25,6 +25,11 @@ def run_main(main: Callable[[], int]) -> None:
         code = 2
     except KeyboardInterrupt:
         code = 130
+    except RuntimeError as error:
+        # Python 3.11 wraps a Ctrl-C that comes while a class is being made, as when torch is imported.
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        code = 130
     except BrokenPipeError:
         # Whoever read our output has left, as `head` does. Keep Python from flushing into the void.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
