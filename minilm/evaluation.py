@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from minilm.corpus import Corpus, evaluation_windows
 from minilm.generation import generate
 from minilm.model import LanguageModel
+from minilm.modes import evaluating
 from minilm.riverbank import Riverbank
 from minilm.streams import generator
 
@@ -62,15 +63,13 @@ def floor_of(texts: list[str], language: Riverbank) -> Floor:
 @torch.no_grad()
 def token_losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     """-log p of every target, in evaluation mode: (n, T), (n, T) -> (n, T) float64 on the CPU."""
-    was_training = model.training
-    model.eval()
     device = next(model.parameters()).device
     rows = max(1, CHARACTERS_AT_ONCE // inputs.shape[1])
     losses = []
-    for x, y in zip(inputs.split(rows), targets.split(rows), strict=True):
-        logits = model(x.to(device))  # (rows, T, V)
-        losses.append(F.cross_entropy(logits.flatten(0, 1).float(), y.to(device).flatten(), reduction="none"))
-    model.train(was_training)
+    with evaluating(model):
+        for x, y in zip(inputs.split(rows), targets.split(rows), strict=True):
+            logits = model(x.to(device))  # (rows, T, V)
+            losses.append(F.cross_entropy(logits.flatten(0, 1).float(), y.to(device).flatten(), reduction="none"))
     return torch.cat(losses).view(targets.shape).double().cpu()
 
 

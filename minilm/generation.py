@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from minilm.model import LanguageModel
+from minilm.modes import evaluating
 
 
 class KeyValueCache:
@@ -125,9 +126,7 @@ def generate(
     problems = check_sampling(temperature, top_k, top_p, length)
     if problems or prompt.shape[-1] == 0:
         raise ValueError("; ".join(problems) or "the prompt is empty")
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         device = next(model.parameters()).device
         cached = cached and model.causal
         given = prompt.shape[-1]
@@ -146,5 +145,3 @@ def generate(
             chosen = choose(logits[:, -1], temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
             tokens[:, end] = chosen.to(device)
             yield chosen
-    finally:
-        model.train(was_training)

@@ -12,8 +12,9 @@ from minilm.lab.effect import Effect, choose_answers, effect
 from minilm.lab.heads import heads
 from minilm.lab.leak import future_leak, honest_losses
 from minilm.lab.order import distances, order_sensitivity
-from minilm.lab.trace import evaluating, lookups, trace
+from minilm.lab.trace import lookups, trace
 from minilm.model import LanguageModel
+from minilm.modes import evaluating
 
 
 def model_of(**settings) -> LanguageModel:

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from minilm.lab.heads import rank_correlation
-from minilm.lab.trace import evaluating, lookups, trace
+from minilm.lab.trace import lookups, trace
 from minilm.model import LanguageModel
+from minilm.modes import evaluating
 
 SPAN = 64  # the most characters before an answer that are hidden one by one
 
@@ -48,7 +49,7 @@ def effect(model: LanguageModel, prefix: Tensor, answer: int) -> Effect:
     seen = trace(model, tokens[None])
     weights = torch.stack([lookup.weights[0, :, -1, :-1].mean(0) for lookup in lookups(model, seen)]).mean(0)
     shown = ~torch.eye(others, len(tokens), dtype=torch.bool)  # (T - 1, T): each row hides one
-    with evaluating(model):
+    with evaluating(model), torch.no_grad():
         hidden = model(tokens.expand(others, -1), padding=shown)[:, -1].log_softmax(-1)[:, answer]
     usual = seen.logits[0, -1].log_softmax(-1)[answer]
     return Effect(weights.tolist(), (usual - hidden).tolist())

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from minilm.attention import Lookup, MultiHeadAttention, visible
 from minilm.lab.measures import flatness
-from minilm.lab.trace import attentions, evaluating, lookups, trace
+from minilm.lab.trace import attentions, lookups, trace
 from minilm.model import LanguageModel
 
 DEAD = 1 / 200  # of what passes a flat row; less than that moves nothing
@@ -83,7 +83,7 @@ def score_std(attention: MultiHeadAttention, lookup: Lookup, readable: Tensor) -
     common. About 1 for unit-variance queries and keys with the scale, sqrt(K) without
     (Vaswani et al. 2017, footnote 4).
     """
-    with evaluating(attention):
+    with torch.no_grad():
         scores = attention.scale * attention.score(lookup.query, lookup.key)  # (B, H, T, T)
     scores = scores.masked_fill(~readable, 0.0)
     count = readable.sum(-1)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from minilm.lab.trace import evaluating
 from minilm.model import LanguageModel
+from minilm.modes import evaluating
 
 PLACES = 64  # the most places per window that are changed, or scored from their prefix
 TOLERANCE = 1e-5  # of the largest logit; what rounding may move
@@ -41,7 +41,7 @@ def future_leak(model: LanguageModel, window: Tensor) -> Leak:
     earlier = torch.arange(len(window)) < places[:, None]  # (P, T): before the change
     largest = scale = 0.0
     chunk = max(1, AT_ONCE // len(window))
-    with evaluating(model):
+    with evaluating(model), torch.no_grad():
         for part, before in zip(changed.split(chunk), earlier.split(chunk), strict=True):
             # The unchanged window goes through in the same batch shape, so that both round alike.
             usual = model(window.expand_as(part))
@@ -71,7 +71,7 @@ def honest_losses(model: LanguageModel, inputs: Tensor, targets: Tensor) -> tupl
     """
     places = spread(0, inputs.shape[1] - 1)
     losses = []
-    with evaluating(model):
+    with evaluating(model), torch.no_grad():
         for place in places.tolist():
             prefix, target = inputs[:, : place + 1], targets[:, place]
             rows = max(1, AT_ONCE // (place + 1))

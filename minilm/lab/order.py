@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from minilm.lab.trace import evaluating
 from minilm.model import LanguageModel
+from minilm.modes import evaluating
 from minilm.streams import generator
 
 
@@ -29,7 +29,7 @@ def order_sensitivity(model: LanguageModel, inputs: Tensor, targets: Tensor, see
     draw = generator(seed, "probes/order")
     target = targets[:, -1]
     lost = []
-    with evaluating(model):
+    with evaluating(model), torch.no_grad():
         usual = F.cross_entropy(model(inputs)[:, -1], target)
         for distance in distances(inputs.shape[1]):
             far = inputs.shape[1] - distance

@@ -7,7 +7,6 @@ arm. Nothing is changed by looking: no dropout, no gradients, every part left in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -15,19 +14,7 @@ from torch import Tensor, nn
 
 from minilm.attention import Lookup, MultiHeadAttention
 from minilm.model import LanguageModel
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout and gradients; afterwards every part is in the mode that it was in."""
-    modes = {part: part.training for part in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
+from minilm.modes import evaluating
 
 
 class Trace(NamedTuple):
@@ -53,7 +40,7 @@ def trace(model: LanguageModel, tokens: Tensor) -> Trace:
     watched += [(attention, inputs) for attention in attentions(model)]
     hooks = [part.register_forward_pre_hook(keep(kept)) for part, kept in watched]
     try:
-        with evaluating(model):
+        with evaluating(model), torch.no_grad():
             return Trace(model(tokens), streams, inputs)
     finally:
         for hook in hooks:
@@ -66,8 +53,9 @@ def lookups(model: LanguageModel, seen: Trace) -> Iterator[Lookup]:
     Weights of all layers together would be L H T^2 numbers for each window.
     """
     for attention, x in zip(attentions(model), seen.inputs, strict=True):
-        with evaluating(model):
-            yield attention.lookup(x)
+        with torch.no_grad():
+            found = attention.lookup(x)
+        yield found
 
 
 def attentions(model: LanguageModel) -> list[MultiHeadAttention]:
