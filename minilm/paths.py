@@ -1,10 +1,24 @@
-"""Where are the files that come with the package?"""
+"""Where are the files that come with the package, and how is a file put in place of another?"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all: a kill or a full disk leaves the one that was there.
+
+    Raises OSError where the disk does not take it.
+    """
+    aside = path.with_name(f".{path.name}.new")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 def packaged(name: str) -> Path:

@@ -25,7 +25,7 @@ from minilm.corpus import Corpus, Vocabulary
 from minilm.device import type_name
 from minilm.errors import UserError
 from minilm.model import LanguageModel
-from minilm.paths import PACKAGE
+from minilm.paths import PACKAGE, replace_text
 
 FILES = ("config.toml", "manifest.json", "metrics.jsonl", "samples.txt")
 CHECKPOINTS = ("last", "best")
@@ -135,9 +135,7 @@ class Metrics:
         """Open it, without the lines of steps after `step`, which a resumed run will do again."""
         self.path = folder / "metrics.jsonl"
         kept = [line for line in self._lines() if line["step"] <= step]
-        aside = folder / ".metrics.new"
-        aside.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-        aside.replace(self.path)
+        replace_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
         self.file = self.path.open("a", encoding="utf-8")
 
     def _lines(self) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from minilm.errors import UserError
 from minilm.lab.drawing import COLOURS, check_picture, line, new_figure, tidy
 from minilm.lab.drawing import save as save_picture
 from minilm.lab.options import File, Flag, Number, print_json, read_options
+from minilm.paths import replace_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -131,9 +132,7 @@ def read_kept(path: Path | None) -> list[Outcome]:
 def write_kept(path: Path | None, outcomes: list[Outcome]) -> None:
     """Put all outcomes in place of those before, at once, so that a kill leaves one or the other."""
     if path is not None:
-        aside = path.with_name(f".{path.name}.new")
-        aside.write_text(json.dumps([outcome._asdict() for outcome in outcomes], indent=1), encoding="utf-8")
-        aside.replace(path)
+        replace_text(path, json.dumps([outcome._asdict() for outcome in outcomes], indent=1))
 
 
 def page(outcomes: list[Outcome]) -> list[str]:

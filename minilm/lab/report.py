@@ -17,6 +17,7 @@ import tyro
 
 from minilm.errors import UserError
 from minilm.lab.options import read_options
+from minilm.paths import replace_text
 
 REPORT = "report.html"
 
@@ -43,10 +44,9 @@ def write_report(folder: Path) -> Path:
     from minilm.lab.report_data import read_sweep
 
     text = render(read_sweep(folder))
-    path, aside = folder / REPORT, folder / f".{REPORT}.new"
+    path = folder / REPORT
     try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        replace_text(path, text)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
     return path

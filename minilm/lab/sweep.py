@@ -28,6 +28,7 @@ from minilm.config import Config, load_config
 from minilm.errors import UserError
 from minilm.lab.arms import Arm, changes
 from minilm.lab.probes import probe_run
+from minilm.paths import replace_text
 from minilm.session import opening, prepare
 from minilm.training import Run, Stop, train
 
@@ -217,6 +218,4 @@ def evaluations(run: Run) -> dict[str, Any]:
 
 def write_json(path: Path, content: Any) -> None:
     """Write it whole or not at all."""
-    aside = path.with_name(f".{path.name}.new")
-    aside.write_text(json.dumps(content, allow_nan=False, ensure_ascii=False), encoding="utf-8")
-    aside.replace(path)
+    replace_text(path, json.dumps(content, allow_nan=False, ensure_ascii=False))
