@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
 
-from minilm.cli import parse
+from minilm.cli import split_inputs
 from minilm.config import Config, merge, validate
 from minilm.errors import UserError
-from minilm.lab.drawing import check_picture, line, new_figure, save, tidy
+from minilm.lab.bench_options import read_bench
+from minilm.lab.drawing import line, new_figure, save, tidy
 from minilm.lab.options import File, Flag, print_json
 from minilm.lab.spread import Spread, in_columns, spread, take_turns, told, whisker
-from minilm.paths import packaged
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,18 +66,10 @@ class Row(NamedTuple):
 
 def main(argv: list[str] | None = None) -> int:
     """The command."""
-    options, config = parse(
-        Options, argv or [], lambda _: packaged("configs/shakespeare.toml"), prog=PROG, description=DESCRIPTION
-    )
-    check_picture(options.plot)
-    check(options)
+    options, config = read_bench(Options, argv, prog=PROG, description=DESCRIPTION, check=check)
     configs = {context: with_context(config, context) for context in dict.fromkeys(options.contexts)}
-    import torch
-
     from minilm.lab.machine import heading, machine, turns
 
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
     here = machine(config.training.device)
     rows = measure(options, configs)
     if options.json:
@@ -94,7 +86,7 @@ def check(options: Options) -> None:
     numbers = [("--length", options.length, 1), ("--batch", options.batch, 1), ("--repeats", options.repeats, 1)]
     numbers.append(("--vocabulary", options.vocabulary, 2))
     problems = [f"{name} {value}: must be at least {least}" for name, value, least in numbers if value < least]
-    problems += [f"{word}: weights are random, so no text is read" for word in options.inputs if word[-5:] != ".toml"]
+    problems += [f"{word}: weights are random, so no text is read" for word in split_inputs(options.inputs)[1]]
     if not options.contexts:
         problems.append("--contexts: name at least one")
     if problems:

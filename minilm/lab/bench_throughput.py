@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import tyro
 
-from minilm.cli import parse
+from minilm.cli import split_inputs
 from minilm.config import Config
 from minilm.errors import UserError
+from minilm.lab.bench_options import read_bench
 from minilm.lab.bench_sweep import CONTEXTS, WIDTHS, Point, Step, as_sweep_data, draw_sweep, points, steps, sweep_page
-from minilm.lab.drawing import check_picture, new_figure, save, tidy
+from minilm.lab.drawing import new_figure, save, tidy
 from minilm.lab.effort import operations_per_second, operations_per_token
 from minilm.lab.options import File, Flag, print_json
 from minilm.lab.spread import Spread, bars, in_columns, spread, take_turns, told
-from minilm.paths import packaged
 
 if TYPE_CHECKING:
     import torch
@@ -98,18 +98,10 @@ class Row(NamedTuple):
 
 def main(argv: list[str] | None = None) -> int:
     """The command."""
-    options, config = parse(
-        Options, argv or [], lambda _: packaged("configs/shakespeare.toml"), prog=PROG, description=DESCRIPTION
-    )
-    check_picture(options.plot)
-    check(options)
-    import torch
-
+    options, config = read_bench(Options, argv, prog=PROG, description=DESCRIPTION, check=check)
     from minilm.device import choose_device, choose_precision, type_name
     from minilm.lab.machine import heading, machine, turns
 
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
     swept = points(config, options.widths, options.contexts) if options.sweep else {}
     device = choose_device(config.training.device)
     own = type_name(choose_precision(config.training.precision, device))
@@ -140,15 +132,11 @@ def check(options: Options) -> None:
         problems.append(f"--seconds {options.seconds:g}: must be above 0")
     lists = {"--precisions": options.precisions, "--backends": options.backends, "--optimizers": options.optimizers}
     problems += [f"{name}: name at least one" for name, chosen in lists.items() if not chosen]
-    problems += [f"{word}: trains on random characters and takes no text" for word in texts(options.inputs)]
+    problems += [f"{word}: trains on random characters and takes no text" for word in split_inputs(options.inputs)[1]]
     if options.sweep and min(len(set(options.widths)), len(set(options.contexts))) < 2:
         problems.append("--widths, --contexts: an exponent takes two different sizes at least")
     if problems:
         raise UserError("\n".join(problems))
-
-
-def texts(inputs: Sequence[str]) -> list[str]:
-    return [word for word in inputs if not word.endswith(".toml")]
 
 
 def variants(options: Options, config: Config) -> list[Variant]:

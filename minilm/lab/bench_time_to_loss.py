@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
 
-from minilm.cli import parse
 from minilm.config import Config
 from minilm.errors import UserError
-from minilm.lab.drawing import COLOURS, check_picture, new_figure, save, tidy
+from minilm.lab.bench_options import read_bench
+from minilm.lab.drawing import COLOURS, new_figure, save, tidy
 from minilm.lab.options import File, Flag, print_json
 from minilm.lab.spread import Spread, in_columns, spread, told
-from minilm.paths import packaged
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,19 +83,11 @@ class Attempt(NamedTuple):
 
 def main(argv: list[str] | None = None) -> int:
     """The command; 0 also when the target is not reached, which is a result."""
-    options, config = parse(
-        Options, argv or [], lambda _: packaged("configs/shakespeare.toml"), prog=PROG, description=DESCRIPTION
-    )
-    check_picture(options.plot)
-    check(options)
-    import torch
-
+    options, config = read_bench(Options, argv, prog=PROG, description=DESCRIPTION, check=check)
     from minilm.corpus import load_corpus
     from minilm.device import choose_device, choose_precision, type_name
     from minilm.lab.machine import heading, machine
 
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
     precision = type_name(choose_precision(config.training.precision, choose_device(config.training.device)))
     corpus = load_corpus(config.corpus, context=config.model.context, seed=config.training.seed)
     here = machine(config.training.device)
