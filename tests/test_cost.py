@@ -68,3 +68,9 @@ def test_impossible_shapes_are_refused():
         cost.main(["--layers", "0", "--batch", "-1"])
     with pytest.raises(UserError, match="width 512 cannot be split into 7 heads"):
         cost.main(["--heads", "7"])
+
+
+@pytest.mark.parametrize(("file", "what"), [("recurrent", "a recurrent model"), ("additive", "the additive score")])
+def test_what_has_no_dot_products_is_refused(file, what):
+    with pytest.raises(UserError, match=f"{file}.toml: {what} costs otherwise"):
+        cost.main([f"configs/{file}.toml"])

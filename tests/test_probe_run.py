@@ -131,6 +131,11 @@ def test_a_context_of_one_has_nothing_to_look_at(on_text, tmp_path, refusal):
     assert "a context of 1" in refusal(probe_run, tmp_path / "run")
 
 
+def test_a_recurrent_run_has_no_attention_to_look_into(on_text, tmp_path, refusal):
+    trained_run(on_text(model={"architecture": "recurrent"}), tmp_path / "run")
+    assert "a recurrent model has no attention" in refusal(probe_run, tmp_path / "run")
+
+
 @pytest.mark.parametrize("arm", [
     {"causal": False}, {"scaled": False}, {"position": "none"}, {"feed_forward": "none"}, {"residual": False},
     {"norm": False}, {"score": "additive"}, {"n_heads": 1}, {"context": 2}, {"context": 3},

@@ -90,7 +90,11 @@ def shape_of(options: Options) -> Shape:
         for name in ("context", "layers", "heads", "width", "vocabulary", "batch")
         if getattr(options, name) is not None
     }
-    shape = replace(shape_in(load_config(options.file).model) if options.file else Shape(), **given)
+    model = load_config(options.file).model if options.file else ModelConfig()
+    if model.architecture != "transformer" or model.score != "dot":
+        what = "a recurrent model" if model.architecture != "transformer" else f"the {model.score} score"
+        raise UserError(f"{options.file}: {what} costs otherwise; `cost` counts attention by dot products")
+    shape = replace(shape_in(model) if options.file else Shape(), **given)
     problems = [f"--{name} {value}: must be at least 1" for name, value in given.items() if value < 1]
     if not problems and shape.width % shape.heads:
         problems = [f"width {shape.width} cannot be split into {shape.heads} heads of equal width"]

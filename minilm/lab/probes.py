@@ -131,6 +131,8 @@ def probe_run(
         UserError: the run or its text cannot be had any more, or its scores are no numbers.
     """
     run = load_run(folder, which)
+    if run.config.model.architecture != "transformer":
+        raise UserError(f"{folder}: cannot be probed: a recurrent model has no attention to look into")
     if run.model.context < 2:
         raise UserError(f"{folder}: cannot be probed: with a context of 1 no position has a choice of what to read")
     seed = run.config.training.seed
