@@ -16,7 +16,7 @@ from typing import Annotated
 
 import tyro
 
-from minilm.cli import parse
+from minilm.cli import parse, split_inputs
 from minilm.config import to_toml
 from minilm.errors import run_main
 from minilm.paths import packaged
@@ -42,7 +42,7 @@ class Options:
 
 def default_settings(inputs: tuple[str, ...]) -> Path:
     """Riverbank's settings, or those for ordinary text where texts are given."""
-    texts = [word for word in inputs if not word.endswith(".toml")]
+    _, texts = split_inputs(inputs)
     return packaged("configs/shakespeare.toml" if texts else "configs/base.toml")
 
 

@@ -8,7 +8,7 @@ whole is checked once, so that all problems are told together.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -17,7 +17,6 @@ from pydantic import BaseModel
 
 from minilm.config import Config, Origins, leaves, merge, nearest, read_layers, validate
 from minilm.errors import UserError
-from minilm.paths import packaged
 
 Options = TypeVar("Options")
 HELP = ("-h", "--help")
@@ -44,7 +43,7 @@ Switch = Annotated[
 ]
 
 
-def flags_of(settings: BaseModel) -> Any:
+def flags_of(settings: BaseModel, *, told: bool) -> Any:
     """A plain dataclass with the fields, types, help and values of `settings`, for tyro.
 
     Plain, because a pydantic model would check its ranges while tyro is still reading, and
@@ -56,12 +55,13 @@ def flags_of(settings: BaseModel) -> Any:
             continue
         value = getattr(settings, name)
         if isinstance(value, BaseModel):
-            table = flags_of(value)
+            table = flags_of(value, told=told)
             fields.append((name, type(table), dataclasses.field(default=table)))
         else:
             kind: Any = Switch if info.annotation is bool else info.annotation
             metavar = "STR" if info.annotation == str | None else None
-            flag = Annotated[kind, tyro.conf.arg(help=info.description, metavar=metavar)]
+            hint = None if told else ""
+            flag = Annotated[kind, tyro.conf.arg(help=info.description, metavar=metavar, help_behavior_hint=hint)]
             fields.append((name, flag, dataclasses.field(default=value)))
     twin = dataclasses.make_dataclass(type(settings).__name__, fields, frozen=True)
     twin.__doc__ = type(settings).__doc__
@@ -98,7 +98,7 @@ def read_flags(
     strange = [word for word in words if word.encode(errors="ignore").decode() != word]
     if strange:
         raise UserError("\n".join(f"{word!a}: is not UTF-8, in which settings are kept" for word in strange))
-    read = read_with(options, Config(), words, prog, description)
+    read = read_with(options, Config(), words, prog, description, told=False)
     flags: dict[str, Any] = {}
     for word in words:
         table, dot, key = word.removeprefix("--").partition("=")[0].replace("-", "_").partition(".")
@@ -121,9 +121,9 @@ def show_help(options: type, config: Config, *, prog: str, description: str) -> 
     read_with(options, config, ["--help"], prog, description)
 
 
-def read_with(options: type, config: Config, argv: list[str], prog: str, description: str) -> Any:
-    """One pass of tyro over `argv`, with the values of `config` as defaults."""
-    tables = flags_of(config)
+def read_with(options: type, config: Config, argv: list[str], prog: str, description: str, *, told: bool = True) -> Any:
+    """One pass of tyro over `argv`, with the values of `config` as defaults, which help and errors tell if asked."""
+    tables = flags_of(config, told=told)
     fields = [(f.name, f.type, dataclasses.field(default=getattr(tables, f.name))) for f in dataclasses.fields(tables)]
     command = dataclasses.make_dataclass("Command", fields, bases=(options,), frozen=True)
     read: Any
@@ -150,19 +150,23 @@ def unknown_flag(word: str, known: list[tuple[str, ...]]) -> str:
 
 def gather(inputs: tuple[str, ...], default: Path) -> tuple[dict[str, Any], Origins]:
     """The tables of the TOML file among `inputs` (`default` if there is none), and its texts as corpus."""
-    files = [word for word in inputs if word.endswith(".toml")]
-    texts = [word for word in inputs if not word.endswith(".toml")]
+    files, texts = split_inputs(inputs)
     if len(files) > 1:
         raise UserError(f"one settings file at a time, not {', '.join(files)}; a file can name another as its base")
     for word in texts:
         if "=" in word and not Path(word).exists():
             raise UserError(f"{word}: there is no such file; flags start with two dashes, as in --{word}")
-    file = Path(files[0]) if files else default
-    if not file.exists() and packaged(str(file)).is_file():
-        file = packaged(str(file))  # the settings that come with us have their name in any folder
-    tables, origins = read_layers(file)
-    if texts:
-        corpus = {"corpus": {"source": "file", "path": texts}}
-        tables = merge(tables, corpus)
-        origins |= dict.fromkeys(leaves(corpus), "command line")
-    return tables, origins
+    tables, origins = read_layers(Path(files[0]) if files else default)
+    corpus = corpus_of(texts)
+    return merge(tables, corpus), origins | dict.fromkeys(leaves(corpus), "command line")
+
+
+def split_inputs(inputs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The settings files among the words of a command line, and the texts."""
+    files = [word for word in inputs if word.endswith(".toml")]
+    return files, [word for word in inputs if not word.endswith(".toml")]
+
+
+def corpus_of(texts: list[str]) -> dict[str, Any]:
+    """The tables of settings that ask for these texts, if there are any."""
+    return {"corpus": {"source": "file", "path": texts}} if texts else {}

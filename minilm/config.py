@@ -16,6 +16,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from minilm.errors import UserError
+from minilm.paths import packaged
 
 
 class Settings(BaseModel):
@@ -223,6 +224,8 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
     if resolved in above:
         chain = " -> ".join(str(p) for p in (*above, resolved))
         raise UserError(f"{path}: base leads in a circle: {chain}")
+    # The settings that come with us have their name in any folder.
+    path = packaged(str(path)) if not path.exists() and packaged(str(path)).is_file() else path
     own = read_toml(path)
     base = own.pop("base", None)
     origins = dict.fromkeys(leaves(own), str(path))

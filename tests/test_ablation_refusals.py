@@ -93,3 +93,18 @@ def test_worker_error_names_arm_and_seed(files, tmp_path):
     with pytest.raises(UserError, match=r"no_mask, seed 0: .*metrics.jsonl would be replaced"):
         run_job(job)
     assert (job.folder / "metrics.jsonl").read_text(encoding="utf-8") == "mine"
+
+
+def test_arms_that_come_with_us_have_their_name_in_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arms = read_arms([Path("configs/base.toml"), Path("configs/no_mask.toml")], {})
+    assert [(arm.name, arm.control) for arm in arms] == [("base", None), ("no_mask", "base")]
+
+
+def test_a_recurrent_run_in_a_sweep_is_trained_and_not_probed(files, tmp_path):
+    recurrent = written(tmp_path, "recurrent", f'base = "{files[0]}"\n[model]\narchitecture = "recurrent"\n')
+    ablate(files[0], recurrent, out=tmp_path / "out", seeds=1)
+    result = json.loads((tmp_path / "out" / "recurrent" / "seed-0" / "result.json").read_text(encoding="utf-8"))
+    assert (result["status"], result["probes"]) == ("finished", {})
+    assert "no attention" in result["note"]
+    assert (tmp_path / "out" / "report.html").is_file()

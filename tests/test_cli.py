@@ -206,3 +206,11 @@ def test_a_path_or_a_name_alone_says_which_source_is_meant(train_py, capsys):
 def test_what_a_run_is_for_is_no_flag(train_py, refusal):
     assert "--control: no such flag" in refusal(train_py, "--control", "base")
     assert "--expect.formula: no such flag" in refusal(train_py, "--expect.formula", "f")
+
+
+def test_a_value_of_the_wrong_type_is_not_told_a_default_that_a_file_has_changed(train_py, capsys):
+    with pytest.raises(SystemExit):
+        train_py("--training.steps", "many", "configs/shakespeare.toml")
+    said = capsys.readouterr().err
+    assert "--training.steps" in said
+    assert "default" not in said

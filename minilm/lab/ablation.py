@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from minilm.cli import HELP, read_flags, show_help
+from minilm.cli import HELP, corpus_of, read_flags, show_help, split_inputs
 from minilm.config import load_config, merge
 from minilm.errors import UserError
 from minilm.lab.options import Flag, Folder, Number
-from minilm.paths import packaged
+from minilm.paths import packaged, replace_text
 
 if TYPE_CHECKING:
     from minilm.lab.arms import Arm
@@ -68,15 +68,13 @@ def main(argv: list[str] | None = None) -> int:
     if len(words) < len(argv):
         show_help(Options, load_config(packaged("configs/base.toml")), prog=PROG, description=DESCRIPTION)
     seeds, workers, out = read_numbers(options)
-    files = [Path(word) for word in options.inputs if word.endswith(".toml")]
-    texts = [word for word in options.inputs if not word.endswith(".toml")]
-    flags = merge({"corpus": {"source": "file", "path": texts}} if texts else {}, flags)
-    flags = merge(QUICK if options.quick else {}, flags)
+    files, texts = split_inputs(options.inputs)
+    flags = merge(merge(QUICK if options.quick else {}, corpus_of(texts)), flags)
     from minilm.lab.arms import default_files, read_arms, read_texts  # imports torch, which --help has no need of
     from minilm.lab.predictions import predictions
     from minilm.lab.sweep import check_folders, clear, plan
 
-    arms = read_arms(files or default_files(), flags)
+    arms = read_arms([Path(file) for file in files] or default_files(), flags)
     jobs = plan(arms, seeds, out)
     if options.self_check:
         return self_check(arms, jobs)
@@ -156,10 +154,8 @@ def conclude(arms: Sequence[Arm], results: list[dict[str, Any]], out: Path, *, p
 
 def write_text(path: Path, text: str) -> None:
     """Write a file of the sweep whole or not at all."""
-    aside = path.with_name(f".{path.name}.new")
     try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        replace_text(path, text)
     except OSError as error:
         reason = f"{path}: cannot be written: {error.strerror}"
         raise UserError(f"{reason}; the runs are kept, and the same command goes on") from None
