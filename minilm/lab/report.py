@@ -69,7 +69,7 @@ def render(sweep: Any) -> str:
     )
     style, script = (
         Markup((Path(__file__).parent / "templates" / name).read_text(encoding="utf-8"))
-        for name in ("report.css", "report.js")
+        for name in ("page.css", "reading.js")
     )
     return environment.get_template("report.html.j2").render(
         style=style,

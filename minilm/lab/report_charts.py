@@ -1,76 +1,20 @@
-"""How do the figures of a sweep look?
-
-Drawn by matplotlib, inlined as SVG: text stays text, and colours are the page's own, so that a
-chart is light or dark with it.
-"""
+"""How do the figures of a sweep look?"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from io import StringIO
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from minilm.lab import drawing
 from minilm.lab.drawing import visible_word
+from minilm.lab.inline import ARM, CONTROL, TEXT, chart
 from minilm.lab.report_data import Evidence, Sweep
 
-# Stand for colours that the page decides; none of them is used for anything else.
-TEXT, RULE, ARM, CONTROL = "#010203", "#040506", "#070809", "#0a0b0c"
-PAGE = {TEXT: "currentColor", RULE: "var(--rule)", ARM: "var(--arm)", CONTROL: "var(--control)"}
-STYLE: Any = {
-    "svg.fonttype": "none",
-    "text.parse_math": False,  # a $ in a name is no formula
-    "axes.formatter.use_mathtext": False,
-    "text.color": TEXT,
-    "axes.labelcolor": TEXT,
-    "axes.edgecolor": TEXT,
-    "xtick.color": TEXT,
-    "ytick.color": TEXT,
-    "grid.color": RULE,
-    "axes.titlesize": 11,
-}
 COLOURS = (*drawing.COLOURS[:-1], TEXT)  # what is black on paper is as the text here
 STROKES = ("-", "--", ":")  # of the first seven arms, of the next, of the rest
 NEAR_ZERO = 0.01  # excess is drawn on a logarithmic scale outside of this
-
-
-def chart(
-    name: str, title: str, draw: Callable[..., None], *args: Any, width: float = 4.4, height: float = 3.0
-) -> Markup:
-    """An <svg> with what `draw(axes, *args)` draws.
-
-    Args:
-        name: a word that is unique in the page, put before every id.
-        title: said by screen readers.
-        width, height: in inches; the page stretches it.
-    """
-    import matplotlib
-
-    with matplotlib.rc_context(STYLE | {"svg.hashsalt": name}):
-        figure = drawing.new_figure(width, height)
-        axes = figure.add_subplot()
-        draw(axes, *args)
-        file = StringIO()
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
-    return inline(file.getvalue(), name, title)
-
-
-def inline(text: str, name: str, title: str) -> Markup:
-    """An SVG file as an element of a page: ids of its own, the page's colours, font and width."""
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.DOTALL)
-    text = re.sub(r'\b(id="|href="#|url\(#)', rf"\1{name}-", text)
-    text = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", text)  # older matplotlib
-    text = re.sub(r"font-family: [^;\"]*;?", "", text)
-    text = re.sub(r'<svg([^>]*?) width="[^"]*" height="[^"]*"', r"<svg\1", text)
-    for stand_in, colour in PAGE.items():
-        text = text.replace(stand_in, colour)
-    return Markup(text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1))
 
 
 def curves(sweep: Sweep) -> list[dict[str, Any]]:
