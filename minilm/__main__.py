@@ -20,6 +20,7 @@ COMMANDS = {
     "bench": ("minilm.lab.bench", "how fast it is here: training, time to a loss, writing, attention, start-up"),
     "kernels": ("minilm.lab.kernels", "explicit, tiled and fused attention: time and memory against length"),
     "distance": ("minilm.lab.distance", "recall against distance: attention, and a recurrence of equal size"),
+    "export": ("minilm.export", "a trained model as a folder that transformers loads"),
     "plot": ("minilm.lab.plot", "curves of runs over one another, with the floor"),
 }
 

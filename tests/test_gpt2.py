@@ -6,6 +6,8 @@ from test_model import T, random_tokens, shake, small
 from torch import nn
 from torch.nn import functional as F
 
+from minilm.config import ModelConfig
+from minilm.interop import gpt2_settings, to_gpt2
 from minilm.model import LanguageModel, loss
 
 
@@ -13,40 +15,10 @@ def as_gpt2(model: LanguageModel, n_heads: int) -> nn.Module:
     """The same weights in the GPT-2 of transformers, an independent implementation."""
     transformers = pytest.importorskip("transformers")
     vocabulary, width = model.embedding.token_embedding.weight.shape
-    config = transformers.GPT2Config(
-        vocab_size=vocabulary,
-        n_positions=model.context,
-        n_embd=width,
-        n_layer=len(model.blocks),
-        n_head=n_heads,
-        activation_function="gelu",
-        tie_word_embeddings=False,
-        attn_implementation="eager",
-        resid_pdrop=0,
-        embd_pdrop=0,
-        attn_pdrop=0,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
+    shape = ModelConfig(n_layers=len(model.blocks), n_heads=n_heads, width=width, context=model.context)
+    config = transformers.GPT2Config(**gpt2_settings(shape, vocabulary), attn_implementation="eager")
     theirs = transformers.GPT2LMHeadModel(config).to(next(model.parameters()).dtype).eval()
-    weights = {"transformer.wte.weight": model.embedding.token_embedding.weight}
-    weights["transformer.wpe.weight"] = model.embedding.position_embedding
-    for i, block in enumerate(model.blocks):
-        parts = (block.attention.query, block.attention.key, block.attention.value)
-        linear = {
-            "attn.c_attn": (torch.cat([p.weight for p in parts]), torch.cat([p.bias for p in parts])),
-            "attn.c_proj": (block.attention.output.weight, block.attention.output.bias),
-            "mlp.c_fc": (block.feed_forward.up.weight, block.feed_forward.up.bias),
-            "mlp.c_proj": (block.feed_forward.down.weight, block.feed_forward.down.bias),
-        }
-        # GPT-2 keeps its matrices the other way round.
-        weights |= {f"transformer.h.{i}.{name}.weight": weight.T for name, (weight, _) in linear.items()}
-        weights |= {f"transformer.h.{i}.{name}.bias": bias for name, (_, bias) in linear.items()}
-        for name, norm in (("ln_1", block.attention_norm), ("ln_2", block.feed_forward_norm)):
-            weights |= {f"transformer.h.{i}.{name}.{key}": value for key, value in norm.state_dict().items()}
-    weights |= {f"transformer.ln_f.{key}": value for key, value in model.final_norm.state_dict().items()}
-    weights["lm_head.weight"] = model.head.weight
-    theirs.load_state_dict(weights)
+    theirs.load_state_dict(to_gpt2(model.state_dict(), len(model.blocks)))
     return theirs
 
 

@@ -34,6 +34,8 @@ READING_ORDER = (
     "session",
     "sample",
     "kernels",
+    "interop",
+    "export",
 )
 
 

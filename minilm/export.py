@@ -1,0 +1,140 @@
+"""How is a trained model taken elsewhere?
+
+`python -m minilm export RUN --to gpt2 OUT` writes a folder as the hub has them: weights and
+settings of a GPT-2, a tokenizer, a model card. `transformers` reads it, and needs no minilm.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import tyro
+
+from minilm.errors import UserError
+
+if TYPE_CHECKING:
+    from minilm.runs import LoadedRun
+
+
+@dataclass(frozen=True)
+class Options:
+    """Write a trained model as a folder that `transformers` loads.
+
+    python -m minilm export runs/base --to gpt2 base-gpt2
+    """
+
+    run: tyro.conf.Positional[Path]
+    """folder of a run, or of one of its checkpoints"""
+    out: tyro.conf.Positional[Path]
+    """folder to make"""
+    to: Literal["gpt2"] = "gpt2"
+    """whose format"""
+    which: Literal["best", "last"] = "best"
+    """the checkpoint with the lowest validation loss, or the last one"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command."""
+    options = tyro.cli(Options, args=argv, prog="python -m minilm export")
+    from minilm.interop import refuse_unheld
+    from minilm.runs import load_run
+
+    if options.out.exists():
+        raise UserError(f"{options.out}: is there already; name a folder that is not")
+    run = load_run(options.run, options.which)
+    refuse_unheld(run.config.model, str(options.run))
+    write_folder(run, options.out, options.run.resolve().name)
+    print(f"{options.out}: transformers.AutoModelForCausalLM.from_pretrained({str(options.out)!r}) loads it")
+    return 0
+
+
+def write_folder(run: LoadedRun, out: Path, name: str) -> None:
+    """Write `out` whole or not at all."""
+    from safetensors.torch import save_file
+
+    from minilm.interop import gpt2_settings, to_gpt2
+
+    settings = gpt2_settings(run.config.model, len(run.vocabulary))
+    tokenizer = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": run.config.model.context,
+    }
+    texts = {
+        "config.json": as_json(settings),
+        "generation_config.json": as_json({"do_sample": False}),
+        "tokenizer.json": character_tokenizer(run.vocabulary.characters),
+        "tokenizer_config.json": as_json(tokenizer),
+        "README.md": model_card(run, name),
+    }
+    weights = to_gpt2(run.model.state_dict(), run.config.model.n_layers)
+    aside = out.with_name(f".{out.name}.new")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        for file, text in texts.items():
+            (aside / file).write_text(text, encoding="utf-8", newline="")
+        save_file(weights, aside / "model.safetensors", metadata={"format": "pt"})
+        aside.rename(out)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror or error}") from None
+
+
+def as_json(content: Any) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def character_tokenizer(characters: str) -> str:
+    """The tokenizer.json of a vocabulary of characters; one that it lacks is an error there as well."""
+    try:
+        from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    except ImportError:
+        raise UserError("a tokenizer is written by the library `tokenizers`: pip install tokenizers") from None
+    tokenizer = Tokenizer(models.WordLevel({character: i for i, character in enumerate(characters)}))
+    # Each character is a word of its own; a dot would leave out newlines.
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return tokenizer.to_str(pretty=True)
+
+
+def model_card(run: LoadedRun, name: str) -> str:
+    """The README.md of the folder, with the head that the hub reads."""
+    from minilm import __version__
+
+    settings, model = run.config.corpus, run.config.model
+    data = [f"datasets:\n- {settings.name}"] if settings.source == "hub" else []
+    head = ["library_name: transformers", "pipeline_tag: text-generation", "tags:\n- minilm\n- gpt2", *data]
+    text = {"hub": settings.name, "file": ", ".join(Path(path).name for path in settings.path)}
+    loss = "not known" if run.loss is None else f"{run.loss:.4f} nats per character"
+    parameters = sum(parameter.numel() for parameter in run.model.parameters())
+    return f"""---
+{chr(10).join(head)}
+---
+
+# {name}
+
+A small transformer trained by minilm {__version__}, in the format of GPT-2.
+
+| | |
+|---|---|
+| trained on | {text.get(settings.source, settings.source)} |
+| steps | {run.step} |
+| validation loss | {loss} |
+| shape | {model.n_layers} layers, {model.n_heads} heads, width {model.width}, context {model.context} |
+| parameters | {parameters:,} |
+| vocabulary | {len(run.vocabulary)} characters |
+
+```python
+from transformers import pipeline
+
+write = pipeline("text-generation", "{name}")
+print(write("PROMPT", max_new_tokens={max(1, model.context // 2)})[0]["generated_text"])
+```
+
+A prompt can hold only characters of the vocabulary, and prompt and answer together fit into
+the context. The model knows nothing but the style of its text.
+"""
