@@ -26,6 +26,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from minilm.rotary import rotate
+
 
 def dot_product(query: Tensor, key: Tensor) -> Tensor:
     """Score every key against every query: (..., T, K), (..., S, K) -> (..., T, S)."""
@@ -101,7 +103,9 @@ def backend_named(name: str) -> Callable[..., Tensor]:
 
 
 class Cache(Protocol):
-    """Keys and values that one layer has seen so far (see generation.py)."""
+    """Keys and values that one layer has seen so far, `length` of each (see generation.py)."""
+
+    length: int
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]: ...
 
@@ -126,17 +130,18 @@ class MultiHeadAttention(nn.Module):
         dropout: share of the weights left out while training.
         score: `dot` or `additive`, which only the explicit back end computes and nothing divides.
         backend: see backend_named.
+        rotary: whether queries and keys are turned by their place (see rotary.py).
     """
 
     def __init__(
-        self, width: int, n_heads: int, causal=True, scaled=True, dropout: float = 0.0, score="dot", backend="auto"
+        self, width: int, n_heads: int, causal=True, scaled=True, dropout=0.0, score="dot", backend="auto", rotary=False
     ) -> None:
         super().__init__()
         if n_heads < 1 or width % n_heads:
             raise ValueError(f"width {width} cannot be split into {n_heads} heads of equal width")
         if score not in ("dot", "additive") or (score == "additive" and backend not in ("auto", "explicit")):
             raise ValueError(f"score {score!r} is not one that the back end {backend!r} computes")
-        self.n_heads, self.causal, self.dropout = n_heads, causal, dropout
+        self.n_heads, self.causal, self.rotary, self.dropout = n_heads, causal, rotary, dropout
         # K = 64: dot products of unit-variance queries and keys have std 8; divided by 8, std 1.
         self.scale = 1 / math.sqrt(width // n_heads) if scaled and score == "dot" else 1.0
         self.score = dot_product if score == "dot" else AdditiveScore(width // n_heads)
@@ -147,14 +152,15 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(width, width)
         self.output = nn.Linear(width, width)
 
-    def project(self, x: Tensor) -> list[Tensor]:
-        """(B, T, D) -> query, key, value, each (B, H, T, K)."""
+    def project(self, x: Tensor, start: int = 0) -> list[Tensor]:
+        """(B, T, D), the first at place `start` -> query, key, value, each (B, H, T, K)."""
         projected = (self.query(x), self.key(x), self.value(x))  # each (B, T, D)
-        return [p.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for p in projected]
+        query, key, value = (p.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for p in projected)
+        return [*rotate(query, key, start=start), value] if self.rotary else [query, key, value]
 
     def forward(self, x: Tensor, *, padding: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """(B, T, D) -> (B, T, D); `padding` is (B, S), True at real tokens."""
-        query, key, value = self.project(x)  # each (B, H, T, K)
+        query, key, value = self.project(x, cache.length if cache else 0)  # each (B, H, T, K)
         if cache is not None:
             key, value = cache.append(key, value)  # each (B, H, S, K)
         # Functions know nothing of train() and eval(), so dropout is gated here.

@@ -37,11 +37,13 @@ class ModelConfig(Settings):
     n_heads: int = Field(2, ge=1, description="attention heads in each block; divides the width")
     width: int = Field(96, ge=1, le=65_536, description="model width D")
     context: int = Field(64, ge=1, le=1_000_000, description="characters that the model sees at once")
-    position: Literal["learned", "sinusoidal", "none"] = Field("learned", description="position embedding")
+    position: Literal["learned", "sinusoidal", "rotary", "none"] = Field("learned", description="position embedding")
     causal: bool = Field(True, description="hide later positions from each position")
     scaled: bool = Field(True, description="divide attention scores by the square root of the key width")
     score: Literal["dot", "additive"] = Field("dot", description="of query and key: q . k or v . tanh(W q + U k)")
-    feed_forward: Literal["gelu", "linear", "none"] = Field("gelu", description="feed-forward part of each block")
+    feed_forward: Literal["gelu", "squared_relu", "linear", "none"] = Field(
+        "gelu", description="feed-forward part of each block"
+    )
     residual: bool = Field(True, description="add each part's output to the stream instead of replacing it")
     norm: bool = Field(True, description="layer norm before each part and before the head")
     dropout: float = Field(0.0, ge=0, lt=1, description="share dropped while training")
@@ -55,6 +57,14 @@ class ModelConfig(Settings):
                 f"width {self.width} cannot be split into n_heads {self.n_heads}: "
                 f"{self.width} % {self.n_heads} = {self.width % self.n_heads}; "
                 f"n_heads may be {', '.join(map(str, divisors))}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def rotary_has_pairs(self) -> ModelConfig:
+        if self.position == "rotary" and self.width % (2 * self.n_heads):
+            raise ValueError(
+                f'position "rotary" turns numbers in pairs, and width {self.width} / n_heads {self.n_heads} is odd'
             )
         return self
 

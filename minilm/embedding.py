@@ -2,7 +2,8 @@
 
 Attention compares contents and is blind to order, so order has to be in the contents: a
 vector for the token plus a vector for its place. The place comes from a table that is
-learned, fixed (sinusoids), or all zeros, which is the arm without position.
+learned, fixed (sinusoids), or all zeros: where attention turns its queries and keys instead
+(rotary.py), and in the arm without position.
 """
 
 from __future__ import annotations
@@ -39,10 +40,8 @@ class Embedding(nn.Module):
     """Token plus position: (B, T) integers -> (B, T, D).
 
     Args:
-        vocabulary: V.
-        width: D.
-        context: the largest T.
-        position: `learned`, `sinusoidal` or `none`.
+        vocabulary, width, context: V, D and the largest T.
+        position: `learned`, `sinusoidal`; `rotary` and `none` add nothing here.
     """
 
     def __init__(self, vocabulary: int, width: int, context: int, position: str = "learned") -> None:

@@ -31,11 +31,11 @@ def fused(
     dropout: float = 0.0,
 ) -> Tensor:
     """`scaled_dot_product_attention` as a back end: (B, H, T, K), 2 x (B, H, S, K) -> (B, H, T, K)."""
-    if query.dtype == torch.bfloat16 and query.device.type == "cpu":
+    if torch.bfloat16 in (query.dtype, value.dtype) and query.device.type == "cpu":
         # There the backward pass in bfloat16 takes several times as long as in float32.
         with torch.autocast("cpu", enabled=False):
             exact = [x.float() for x in (query, key, value)]
-            return fused(*exact, scale=scale, causal=causal, padding=padding, dropout=dropout).to(query.dtype)
+            return fused(*exact, scale=scale, causal=causal, padding=padding, dropout=dropout).to(value.dtype)
     n_query, n_key = query.shape[-2], key.shape[-2]
     if padding is None and (n_query == n_key or not causal):
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal, scale=scale)

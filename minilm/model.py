@@ -10,7 +10,7 @@ An ablation is a value given to a constructor; `forward` reads the same for ever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +22,9 @@ from minilm.parameters import initialise
 
 
 class FeedForward(nn.Module):
-    """Widen, bend, narrow, at each position alone (Vaswani et al. 2017, 3.3).
+    """Widen, bend, narrow, at each position alone (Vaswani et al. 2017, 3.3): 8 D^2 weights, twice attention's."""
 
-    8 D^2 weights, twice the 4 D^2 of attention's four matrices.
-    """
-
-    def __init__(self, width: int, activation: nn.Module) -> None:
+    def __init__(self, width: int, activation: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.up = nn.Linear(width, 4 * width)
         self.activation = activation
@@ -35,6 +32,11 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down(self.activation(self.up(x)))  # (B, T, D) -> (B, T, 4D) -> (B, T, D)
+
+
+def squared_relu(x: Tensor) -> Tensor:
+    """A bend that takes a fraction of GELU's time (So et al. 2021)."""
+    return F.relu(x).square()
 
 
 class Nothing(nn.Module):
@@ -45,10 +47,15 @@ class Nothing(nn.Module):
 
 
 def feed_forward_named(name: str, width: int) -> nn.Module:
-    """`gelu`; `linear`, the same two matrices with no bend between them; or `none`."""
+    """`gelu`, `squared_relu`; `linear`, the same two matrices with no bend between them; or `none`."""
     if name == "none":
         return Nothing()
-    return FeedForward(width, {"gelu": nn.GELU, "linear": nn.Identity}[name]())
+    bends: dict[str, Callable[[Tensor], Tensor]] = {
+        "gelu": F.gelu,
+        "squared_relu": squared_relu,
+        "linear": torch.positive,
+    }
+    return FeedForward(width, bends[name])
 
 
 class Block(nn.Module):
@@ -86,7 +93,7 @@ class LanguageModel(nn.Module):
     Args:
         vocabulary, width, context: V, D and the largest T.
         n_layers: number of blocks.
-        position: `learned`, `sinusoidal` or `none`.
+        position: `learned`, `sinusoidal`, `rotary` (in attention, nothing is added) or `none`.
         seed: what the initial weights are drawn from, one stream per parameter name.
         block: the other settings of Block and MultiHeadAttention.
     """
@@ -98,6 +105,7 @@ class LanguageModel(nn.Module):
     ) -> None:
         super().__init__()
         self.context, self.causal = context, block.get("causal", True)
+        block |= {"rotary": True} if position == "rotary" else {}
         self.embedding = Embedding(vocabulary, width, context, position)
         self.dropout = nn.Dropout(block.get("dropout", 0.0))
         self.blocks = nn.ModuleList(self.block(width, **block) for _ in range(n_layers))

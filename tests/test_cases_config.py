@@ -105,7 +105,7 @@ def test_cfg_1_all_misspelled_flags_are_told_at_once(train_py, refusal, no_work)
 def test_cfg_1_bad_choice_is_refused(refused_by_tyro):
     message = refused_by_tyro("--model.position=learnt")
     assert "invalid choice 'learnt' for argument '--model.position'" in message
-    assert "('learned', 'sinusoidal', 'none')" in message
+    assert "('learned', 'sinusoidal', 'rotary', 'none')" in message
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 corpora = st.fixed_dictionaries({"source": st.just("file"), "path": st.lists(names, min_size=1, max_size=3)})
 models = st.fixed_dictionaries(
     {"n_layers": st.integers(1, 9), "dropout": st.floats(0, 0.99), "causal": st.booleans()},
-    optional={"position": st.sampled_from(["learned", "sinusoidal", "none"])},
+    optional={"position": st.sampled_from(["learned", "sinusoidal", "rotary", "none"])},
 )
 fits = st.fixed_dictionaries({"learning_rate": st.floats(1e-300, 1e300), "seed": st.integers(0, 2**63 - 1)})
 

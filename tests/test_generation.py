@@ -62,7 +62,9 @@ def test_cached_is_uncached_character_for_character(context, length, temperature
     assert expected.max() < 11
 
 
-@pytest.mark.parametrize("arm", [{"position": "none"}, {"causal": False}, {"feed_forward": "none"}, {"norm": False}])
+@pytest.mark.parametrize(
+    "arm", [{"position": "none"}, {"position": "rotary"}, {"causal": False}, {"feed_forward": "none"}, {"norm": False}]
+)
 @pytest.mark.parametrize("backend", ["explicit", "fused"])
 def test_cached_is_uncached_in_every_arm(arm, backend):
     model = small(**arm, backend=backend)
