@@ -17,9 +17,9 @@ from typing import Annotated
 import tyro
 
 from minilm.cli import parse, split_inputs
-from minilm.config import to_toml
 from minilm.errors import run_main
 from minilm.paths import packaged
+from minilm.settings import to_toml
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from typing import Annotated, Any, TypeVar
 import tyro
 from pydantic import BaseModel
 
-from minilm.config import Config, Origins, leaves, merge, nearest, read_layers, validate
+from minilm.config import Config
 from minilm.errors import UserError
+from minilm.settings import Origins, leaves, merge, nearest, read_layers, validate
 
 Options = TypeVar("Options")
 HELP = ("-h", "--help")

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minilm.config import read_toml
 from minilm.errors import UserError
 from minilm.paths import packaged
+from minilm.settings import read_toml
 from minilm.streams import stream_seed
 
 PLACEHOLDER = re.compile(r"\{([a-z_]+?)(\d*)\}")

@@ -20,12 +20,13 @@ import torch
 
 from minilm import __version__
 from minilm.checkpoint import CHECKPOINT_FILES, read_checkpoint, recover
-from minilm.config import ATTENTION_ONLY, Config, to_toml, validate
+from minilm.config import ATTENTION_ONLY, Config
 from minilm.corpus import Corpus, Vocabulary
 from minilm.device import type_name
 from minilm.errors import UserError
 from minilm.model import LanguageModel
 from minilm.paths import PACKAGE, replace_text
+from minilm.settings import to_toml, validate
 
 FILES = ("config.toml", "manifest.json", "metrics.jsonl", "samples.txt")
 CHECKPOINTS = ("last", "best")

@@ -14,13 +14,14 @@ import torch
 
 from minilm import runs
 from minilm.checkpoint import read_checkpoint
-from minilm.config import Config, validate
+from minilm.config import Config
 from minilm.corpus import baselines, load_corpus
 from minilm.device import choose_device, choose_precision, type_name
 from minilm.errors import UserError
 from minilm.evaluation import share_in_language
 from minilm.optim import restore_optimizers
 from minilm.parameters import parameter_table
+from minilm.settings import validate
 from minilm.training import Run, Stop, sample, train
 
 # Settings that may differ when a run goes on: they change how long it runs and what is shown.

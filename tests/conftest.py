@@ -16,9 +16,10 @@ import pytest
 import torch
 from ablating import BASE, EXPECT, ablate, written
 
-from minilm.config import Config, load_config, validate
+from minilm.config import Config
 from minilm.errors import UserError
 from minilm.session import prepare
+from minilm.settings import load_config, validate
 from minilm.training import Run, Stop, train
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,13 +9,13 @@ from ablating import EXPECT, ablate, bytes_of, lines, written
 from conftest import ROOT, StopAfter
 
 from minilm import checkpoint
-from minilm.config import load_config
 from minilm.corpus import batch
 from minilm.lab.ablation import main
 from minilm.lab.arms import DEFAULT, default_files, read_arms, read_texts
 from minilm.lab.sweep import plan
 from minilm.runs import build_model
 from minilm.session import prepare
+from minilm.settings import load_config
 from minilm.streams import generator
 from minilm.training import train
 

@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from minilm.config import load_config
+from minilm.settings import load_config
 
 BAD_VALUES = {
     "model.n-heads": ["0", "-1"],

@@ -16,11 +16,12 @@ import pytest
 import torch
 from conftest import ROOT, command_line, environment
 
-from minilm.config import TrainingConfig, load_config, validate
+from minilm.config import TrainingConfig
 from minilm.device import choose_device, choose_precision
 from minilm.optim import learning_rate_factor
 from minilm.runs import load_run, read_metrics
 from minilm.session import prepare, start_run
+from minilm.settings import load_config, validate
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])

@@ -8,8 +8,8 @@ import tomllib
 import pytest
 
 from minilm.__main__ import COMMANDS, main, usage
-from minilm.config import load_config
 from minilm.errors import UserError, run_main
+from minilm.settings import load_config
 
 HEAVY = ("torch", "datasets", "scipy", "matplotlib", "transformers")
 WHAT_IS_IMPORTED = f"""

@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from minilm.config import Config, load_config, nearest, to_toml, validate
+from minilm.config import Config
 from minilm.errors import UserError
+from minilm.settings import load_config, nearest, to_toml, validate
 
 
 def written(folder, text: str, name: str = "settings.toml"):

@@ -4,8 +4,8 @@ import pytest
 import torch
 from conftest import ROOT, TEXT, trained_run
 
-from minilm.config import load_config, validate
 from minilm.runs import build_model
+from minilm.settings import load_config, validate
 
 FILES = sorted((ROOT / "configs").glob("*.toml"))
 

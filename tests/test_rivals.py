@@ -9,7 +9,7 @@ from conftest import ROOT, tiny_config
 from torch import nn
 
 from minilm.attention import AdditiveScore, MultiHeadAttention
-from minilm.config import ATTENTION_ONLY, load_config
+from minilm.config import ATTENTION_ONLY
 from minilm.generation import generate
 from minilm.lab.rivals import Recurrence, RecurrentModel
 from minilm.model import LanguageModel, loss
@@ -17,6 +17,7 @@ from minilm.optim import optimizer_tensors
 from minilm.parameters import parameter_table
 from minilm.runs import build_model, load_run
 from minilm.sample import main as sample
+from minilm.settings import load_config
 from minilm.streams import generator
 
 V, D, T = 7, 24, 8

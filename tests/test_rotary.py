@@ -4,9 +4,10 @@ import pytest
 import torch
 from test_model import T, random_tokens, shake, small
 
-from minilm.config import ModelConfig, validate
+from minilm.config import ModelConfig
 from minilm.errors import UserError
 from minilm.rotary import rotate
+from minilm.settings import validate
 
 
 def vectors(n: int, width: int = 8) -> torch.Tensor:

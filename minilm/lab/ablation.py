@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from minilm.cli import HELP, corpus_of, read_flags, show_help, split_inputs
-from minilm.config import load_config, merge
 from minilm.errors import UserError
 from minilm.lab.options import Flag, Folder, Number
 from minilm.paths import packaged, replace_text
+from minilm.settings import load_config, merge
 
 if TYPE_CHECKING:
     from minilm.lab.arms import Arm

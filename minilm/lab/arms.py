@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minilm.cli import lay_over
-from minilm.config import Claim, Config, CorpusConfig, read_layers
+from minilm.config import Claim, Config, CorpusConfig
 from minilm.corpus import Corpus, load_corpus
 from minilm.errors import UserError
 from minilm.lab.figures import facet_of, problem_with
 from minilm.paths import packaged
+from minilm.settings import read_layers
 
 ROOT = "base"  # the control of whoever names none
 # Base, the four pieces that a transformer cannot do without, and position once more where nothing else can help.

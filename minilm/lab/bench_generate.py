@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import tyro
 
 from minilm.cli import split_inputs
-from minilm.config import Config, merge, validate
+from minilm.config import Config
 from minilm.errors import UserError
 from minilm.lab.bench_options import read_bench
 from minilm.lab.drawing import line, new_figure, save, tidy
 from minilm.lab.options import File, Flag, print_json
 from minilm.lab.spread import Spread, in_columns, spread, take_turns, told, whisker
+from minilm.settings import merge, validate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minilm.config import load_config
 from minilm.errors import UserError
 from minilm.lab.drawing import check_picture, new_figure, save, tidy
 from minilm.lab.options import File, Flag, Input, print_json, read_options
 from minilm.lab.spread import Spread, bars, in_columns, spread, take_turns, told
 from minilm.paths import PACKAGE, packaged
+from minilm.settings import load_config
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from minilm.config import Config, merge, validate
+from minilm.config import Config
 from minilm.lab.drawing import line, tidy
 from minilm.lab.effort import operations_per_token
 from minilm.lab.spread import Spread, in_columns, told, whisker
+from minilm.settings import merge, validate
 
 WIDTHS, CONTEXTS = (64, 128, 256, 512), (64, 128, 256, 512, 1024)
 AXES = {"width": "D", "context": "T"}

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minilm.config import ModelConfig, load_config
+from minilm.config import ModelConfig
 from minilm.errors import UserError
 from minilm.lab.drawing import check_picture, line, new_figure, save, tidy
 from minilm.lab.options import File, Flag, Input, Number, print_json, read_options
+from minilm.settings import load_config
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,9 +11,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from minilm.config import read_toml
 from minilm.errors import UserError
 from minilm.lab.example import MATRICES, STEPS, Example, Matrix, suggest
+from minilm.settings import read_toml
 
 TABLES = ("word", "dimensions", "words", "matrices", "printed")
 

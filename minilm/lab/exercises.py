@@ -138,8 +138,8 @@ def exercise(chapter: int) -> Exercise:
 
 
 def base():
-    from minilm.config import load_config
     from minilm.paths import packaged
+    from minilm.settings import load_config
 
     return load_config(packaged("configs/base.toml"))
 

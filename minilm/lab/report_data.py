@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from minilm.checkpoint import read_state
-from minilm.config import Config, load_config
+from minilm.config import Config
 from minilm.errors import UserError
 from minilm.runs import read_metrics
+from minilm.settings import load_config
 
 
 @dataclass(frozen=True)

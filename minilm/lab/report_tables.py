@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from minilm.config import Claim, to_toml
+from minilm.config import Claim
 from minilm.lab.arms import changes
 from minilm.lab.predictions import sentence
 from minilm.lab.probes_page import COURSE
 from minilm.lab.report_data import Sweep
 from minilm.lab.table import CAVEAT, number, probability, spread, without_floor
+from minilm.settings import to_toml
 
 # Figures of the probes at the end of training, with what they mean.
 AT_THE_END = {

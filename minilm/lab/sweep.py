@@ -24,12 +24,13 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from minilm import __version__, runs
 from minilm.checkpoint import recover
-from minilm.config import Config, load_config
+from minilm.config import Config
 from minilm.errors import UserError
 from minilm.lab.arms import Arm, changes
 from minilm.lab.probes import probe_run
 from minilm.paths import replace_text
 from minilm.session import opening, prepare
+from minilm.settings import load_config
 from minilm.training import Run, Stop, train
 
 RESULT, PROBES, LOG = "result.json", "probes.json", "log.txt"

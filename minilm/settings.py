@@ -1,0 +1,135 @@
+"""How do settings files, which stand on one another, become one set of settings?
+
+A TOML file holds what differs from its `base`, which is another file named relative to it; files
+lie under a command line's flags (see cli.py). Every way of going wrong is collected and told at
+once, with the file or flag and the key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any, get_args
+
+import tomli_w
+from pydantic import ValidationError
+
+from minilm.config import Config, Settings
+from minilm.errors import UserError
+from minilm.paths import packaged
+
+WHAT_FOR = ("control", "expect")
+Origins = dict[tuple[str, ...], str]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of one file, or a UserError that says why it cannot be read."""
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UserError(f"{path}: not TOML: {error or 'nested too deep'}") from None
+
+
+def merge(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
+    """`high` over `low`, table by table."""
+    both = {key: merge(low[key], high[key]) for key in low.keys() & high.keys() if is_tables(low[key], high[key])}
+    return {**low, **high, **both}
+
+
+def is_tables(*values: Any) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def leaves(tables: dict[str, Any], prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The path of every value; what stands in a table of a table counts as one, since no setting is there."""
+    found: list[tuple[str, ...]] = []
+    for key, value in tables.items():
+        is_table = isinstance(value, dict) and not prefix
+        found += leaves(value, (key,)) if is_table else [(*prefix, key)]
+    return found
+
+
+def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], Origins]:
+    """A file merged over its chain of bases, and which file each value came from."""
+    resolved = path.resolve()
+    if resolved in above:
+        chain = " -> ".join(str(p) for p in (*above, resolved))
+        raise UserError(f"{path}: base leads in a circle: {chain}")
+    # The settings that come with us have their name in any folder.
+    path = packaged(str(path)) if not path.exists() and packaged(str(path)).is_file() else path
+    own = read_toml(path)
+    base = own.pop("base", None)
+    origins = dict.fromkeys(leaves(own), str(path))
+    if base is None:
+        return own, origins
+    if not isinstance(base, str):
+        raise UserError(f"{path}: base is {base!r}, wanted the name of a file in quotes")
+    below, origins_below = read_layers(path.parent / base, (*above, resolved))
+    below = {name: table for name, table in below.items() if name not in WHAT_FOR}
+    return merge(below, own), {**{key: file for key, file in origins_below.items() if key[0] in below}, **origins}
+
+
+def validate(tables: dict[str, Any], origins: Origins, source: str = "settings") -> Config:
+    """The config that `tables` describe, or one UserError with every problem."""
+    try:
+        return Config.model_validate(tables)
+    except ValidationError as error:
+        problems = [describe(problem, origins, source) for problem in error.errors()]
+        raise UserError("\n".join(problems)) from None
+
+
+def describe(problem: Any, origins: Origins, source: str) -> str:
+    """One line of advice for one problem that pydantic found."""
+    where = tuple(str(part) for part in problem["loc"])
+    named = {origin for key, origin in origins.items() if key[: len(where)] == where[: len(key)]}
+    origin = ", ".join(sorted(named)) or source
+    key = ".".join(where) or "settings"
+    if problem["type"] == "extra_forbidden":
+        near = nearest(where, all_keys())
+        return f"{origin}: {key}: no such setting" + (f"; did you mean {'.'.join(near)}?" if near else "")
+    if problem["type"] == "value_error":
+        return f"{origin}: {key}: {problem['ctx']['error']}"
+    message = problem["msg"].removeprefix("Input ").replace("should be", "must be")
+    return f"{origin}: {key} = {problem['input']!r}: {message}"
+
+
+def nearest(where: tuple[str, ...], known: list[tuple[str, ...]]) -> tuple[str, ...] | None:
+    """The known path that was most likely meant: the same name elsewhere, else one spelled alike, here or elsewhere."""
+    *table, name = (part.replace("-", "_") for part in where)
+    siblings = {key[-1]: key for key in known if list(key[:-1]) == table}
+    by_name = {key[-1]: key for key in known}
+    by_initials = {"".join(word[0] for word in name.split("_")): key for name, key in by_name.items() if "_" in name}
+    elsewhere = {**by_initials, **by_name}  # "lr" is meant for learning_rate
+    for names, cutoff in ((elsewhere, 1.0), (siblings, 0.6), (elsewhere, 0.8)):
+        for match in difflib.get_close_matches(name, names, n=1, cutoff=cutoff):
+            return names[match]
+    return None
+
+
+def all_keys() -> list[tuple[str, ...]]:
+    """The path of every table and value that there is."""
+    keys: list[tuple[str, ...]] = []
+    for name, table in Config.model_fields.items():
+        keys.append((name,))
+        for kind in (table.annotation, *get_args(table.annotation)):
+            if isinstance(kind, type) and issubclass(kind, Settings):
+                keys += [(name, key) for key in kind.model_fields]
+    return keys
+
+
+def load_config(path: str | Path) -> Config:
+    """Read a TOML file with its bases."""
+    tables, origins = read_layers(Path(path))
+    return validate(tables, origins, str(path))
+
+
+def to_toml(config: Config) -> str:
+    """The resolved settings as TOML that `load_config` reads back."""
+    return tomli_w.dumps(config.model_dump(exclude_none=True))
