@@ -19,8 +19,10 @@ from minilm.paths import packaged
 from minilm.settings import read_layers
 
 ROOT = "base"  # the control of whoever names none
-# Base, the four pieces that a transformer cannot do without, and position once more where nothing else can help.
-DEFAULT = ("base", "no_scale", "no_mask", "no_position", "no_mlp", "one_layer", "one_layer_no_position")
+# Base, the four pieces that a transformer cannot do without, and two of them once more in a model of one
+# layer, where no other layer can make up for what is missing.
+ONE_LAYER = ("one_layer", "one_layer_no_position", "one_layer_no_mlp")
+DEFAULT = ("base", "no_scale", "no_mask", "no_position", "no_mlp", *ONE_LAYER)
 
 
 @dataclass(frozen=True)
