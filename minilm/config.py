@@ -96,7 +96,10 @@ class CorpusConfig(Settings):
     characters: int = Field(
         1_000_000, ge=1, description="riverbank: characters to generate; hub: the most that are read"
     )
-    validation_fraction: float = Field(0.1, gt=0, lt=1, description="share of the text, at its end, kept to validate")
+    validation: tuple[str, ...] = Field((), strict=False, description="texts or folders to validate on")
+    validation_fraction: float = Field(0.1, gt=0, lt=1, description="else share of the text, its end, to validate on")
+    unit: Literal["char", "byte", "bpe"] = Field("char", description="what the text is cut into; bpe: byte pairs")
+    vocabulary: int = Field(1024, ge=256, le=1_000_000, description="bpe: the most pieces that are learned")
     language: str | None = Field(None, description="riverbank: TOML of the language; none for the packaged one")
 
     @model_validator(mode="after")
@@ -105,6 +108,11 @@ class CorpusConfig(Settings):
             raise ValueError('source "file" needs a path')
         if self.source == "hub" and not self.name:
             raise ValueError('source "hub" needs the name of a dataset')
+        if self.source == "riverbank" and (self.unit != "char" or self.validation):
+            raise ValueError(
+                'source "riverbank" is known character by character, to its end: '
+                'it takes unit "char" and no validation of its own; use a text for others'
+            )
         return self
 
 

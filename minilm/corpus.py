@@ -1,18 +1,16 @@
 """How does text become numbers to train on?
 
-Every distinct character gets a number, its rank by code point. The text becomes one long row
-of numbers; its end is kept to validate on. A training example is a window of the row and the
-same window one character later.
+Text is cut into pieces (vocabulary.py), each of which has a number: a character, unless asked
+otherwise, by its rank by code point. The text becomes one long row of numbers; its end, or a
+text of its own, is kept to validate on. A training example is a window of the row and the same
+window one number later.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -22,87 +20,65 @@ from torch import Tensor
 from minilm.config import CorpusConfig
 from minilm.errors import UserError
 from minilm.riverbank import Riverbank
-from minilm.sources import Source, open_source
+from minilm.sources import Source, open_source, open_validation
+from minilm.vocabulary import Pieces, Units, Vocabulary, code_points, describe, learn_pairs, some
 
 PIECE = 1 << 20  # tokens handled at a time where a whole corpus of int64 would be too much
-CONTROL_NAMES = {"\n": "newline", "\r": "carriage return", "\t": "tab"}
 
 
-def code_points(text: str) -> np.ndarray:
-    """One uint32 per character."""
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+@dataclass
+class Text:
+    """A text that was read, in two parts.
+
+    Kept as UTF-8, since a `str` takes four bytes for every character as soon as one is an emoji.
+    """
+
+    name: str
+    train: list[bytes]
+    validation: list[bytes]
+    characters: int
+    sha256: str  # of the text as UTF-8
+    language: Riverbank | None = None
 
 
-@dataclass(frozen=True)
-class Vocabulary:
-    """The characters a model knows, sorted; a character's number is its place."""
-
-    characters: str
-
-    def __len__(self) -> int:
-        return len(self.characters)
-
-    @cached_property
-    def _table(self) -> np.ndarray:
-        """The number of every code point up to the largest known one, -1 for the unknown and for the one after."""
-        known = code_points(self.characters)
-        table = np.full(int(known.max(initial=0)) + 2, -1, np.int32)
-        table[known] = np.arange(len(known))
-        return table
-
-    def numbers(self, text: str, what: str) -> np.ndarray:
-        """`encode`, as int32."""
-        numbers = self._table[np.minimum(code_points(text), len(self._table) - 1)]
-        if numbers.min(initial=0) < 0:
-            raise UserError(self._explain_unknown(text, np.flatnonzero(numbers < 0), what))
-        return numbers
-
-    def encode(self, text: str, *, what: str = "text") -> Tensor:
-        """The number of each character, as int64: T characters -> (T,).
-
-        Raises:
-            UserError: a character is not known; `what` says what the text is, such as "prompt".
-        """
-        return torch.from_numpy(self.numbers(text, what).astype(np.int64))
-
-    def decode(self, numbers: Tensor | Sequence[int]) -> str:
-        """The text that the numbers stand for."""
-        places = torch.as_tensor(numbers, dtype=torch.int64).cpu().numpy()
-        return code_points(self.characters)[places].tobytes().decode("utf-32-le", "surrogatepass")
-
-    def _explain_unknown(self, text: str, places: np.ndarray, what: str) -> str:
-        """One line on the distinct unknown characters of `text`, each with its first place."""
-        _, first = np.unique(code_points(text)[places], return_index=True)
-        names = [f"{describe(text[place])} at position {place}" for place in np.sort(places[first])]
-        message = f"{what}: the model has never seen {some(names)} (counting from 0)"
-        for form in ("NFC", "NFD"):
-            # The same letters can be spelled by other code points, which look alike.
-            if set(unicodedata.normalize(form, text)) <= set(self.characters):
-                message += f"; in Unicode form {form} every character of it is known"
-        return message
+def read_text(config: CorpusConfig, *, seed: int) -> Text:
+    """The text, whole and in its two parts."""
+    source = open_source(config, seed)
+    digest = hashlib.sha256()
+    train, length = read_pieces(source, digest)
+    if config.validation:
+        validation, more = read_pieces(open_validation(config), digest)
+        return Text(source.name, train, validation, length + more, digest.hexdigest())
+    split = length - round(length * config.validation_fraction)
+    train, validation = cut(train, split)
+    return Text(source.name, train, validation, length, digest.hexdigest(), source.language)
 
 
-def describe(character: str) -> str:
-    """A character for people: itself where it can be seen, its code point, its name."""
-    code = f"U+{ord(character):04X}"
-    if 0xDC80 <= ord(character) <= 0xDCFF:  # how Python passes on a byte of a command line that is not UTF-8
-        return f"byte 0x{ord(character) - 0xDC00:02X} ({code}, not UTF-8)"
-    seen = repr(character) if unicodedata.combining(character) == 0 else ascii(character)
-    name = unicodedata.name(character, CONTROL_NAMES.get(character, "no name"))
-    return f"{seen} ({code}, {name})"
+def read_pieces(source: Source, digest: hashlib._Hash) -> tuple[list[bytes], int]:
+    """All of a source as UTF-8, and how many characters it has."""
+    pieces, length = [], 0
+    for piece in source.pieces:
+        pieces.append(piece.encode())
+        digest.update(pieces[-1])
+        length += len(piece)
+    return pieces, length
 
 
-def some(names: Sequence[str], most: int = 5) -> str:
-    """A list for people, cut where it gets long."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+def cut(pieces: list[bytes], place: int) -> tuple[list[bytes], list[bytes]]:
+    """The pieces before and after the character number `place`."""
+    for i, piece in enumerate(pieces):
+        text = piece.decode()
+        if place < len(text):
+            return [*pieces[:i], text[:place].encode()], [text[place:].encode(), *pieces[i + 1 :]]
+        place -= len(text)
+    return pieces, []
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
     """A text as numbers, in two parts."""
 
-    vocabulary: Vocabulary
+    vocabulary: Units
     train: Tensor  # (N,) uint8, int16 or int32, the smallest that holds V - 1
     validation: Tensor  # (M,) likewise
     description: str
@@ -112,64 +88,80 @@ class Corpus:
 
 
 def load_corpus(config: CorpusConfig, *, context: int, seed: int) -> Corpus:
-    """Read the text, number its characters, split it, and check that it can be trained on.
+    """Read the text, number its pieces, split it, and check that it can be trained on.
 
     Raises:
         UserError: all that is wrong with it.
     """
-    source = open_source(config, seed)
-    vocabulary, tokens, sha256 = number_text(source)
-    split = len(tokens) - round(len(tokens) * config.validation_fraction)
-    train, validation = tokens[:split], tokens[split:]
-    check(source.name, vocabulary, {"train": train, "validation": validation}, context, config.validation_fraction)
+    return number_text(read_text(config, seed=seed), config, context=context)
+
+
+def number_text(text: Text, config: CorpusConfig, *, context: int, vocabulary: Units | None = None) -> Corpus:
+    """The text, which is used up, as a corpus; in the vocabulary given, or in its own."""
+    vocabulary = vocabulary or make_vocabulary(text, config)
+    parts = {"validation": numbered(vocabulary, text.validation, text.name)}
+    parts = {"train": numbered(vocabulary, text.train, text.name), **parts}
+    check(text.name, vocabulary, parts, context, None if config.validation else config.validation_fraction)
+    description = f"{text.name}, {text.characters:,} characters"
+    if isinstance(vocabulary, Pieces):
+        description += f" in {sum(map(len, parts.values())):,} {vocabulary.noun}s"
+    notes = () if isinstance(vocabulary, Pieces) else notes_on(parts["train"], vocabulary)
+    return Corpus(vocabulary, parts["train"], parts["validation"], description, text.sha256, text.language, notes)
+
+
+def make_vocabulary(text: Text, config: CorpusConfig) -> Units:
+    """Every character there is; or the 256 bytes; or byte pairs, learned on the training part alone."""
+    if config.unit == "byte":
+        return Pieces()
+    if config.unit == "bpe":
+        return learn_pairs([b"".join(text.train).decode()], config.vocabulary)
+    seen = np.zeros(0x110000, dtype=bool)
+    for piece in (*text.train, *text.validation):
+        seen[code_points(piece.decode())] = True
+    return Vocabulary("".join(map(chr, np.flatnonzero(seen))))
+
+
+def numbered(vocabulary: Units, pieces: list[bytes], name: str) -> Tensor:
+    """Text as numbers, in the smallest type that holds them: (N,). Each piece is let go when it is numbered."""
+    if vocabulary.unit == "bpe":
+        pieces[:] = [b"".join(pieces)]  # no pair may be cut in two
+    fitting = next(kind for kind in (np.uint8, np.int16, np.int32) if len(vocabulary) - 1 <= np.iinfo(kind).max)
+    found = [np.zeros(0, fitting)]
+    pieces.reverse()  # memory that is let go at the end can go back to the system
+    while pieces:
+        found.append(vocabulary.numbers(pieces.pop().decode(), name).astype(fitting))
+    return torch.from_numpy(np.concatenate(found))
+
+
+def notes_on(train: Tensor, vocabulary: Vocabulary) -> tuple[str, ...]:
+    """What is worth knowing before a long run."""
     untrained = vocabulary.decode((counts(train, len(vocabulary)) == 0).nonzero().flatten())
     names = some([describe(character) for character in untrained])
-    notes = (f"never trained on, since only in the validation part: {names}",) if untrained else ()
-    description = f"{source.name}, {len(tokens):,} characters"
-    return Corpus(vocabulary, train, validation, description, sha256, source.language, notes)
+    return (f"never trained on, since only in the validation part: {names}",) if untrained else ()
 
 
-def number_text(source: Source) -> tuple[Vocabulary, Tensor, str]:
-    """The vocabulary of the whole text, the text as numbers (N,), and the hash of the text.
-
-    The text is kept as UTF-8 until its vocabulary is known, since a `str` takes four bytes for
-    every character as soon as one is an emoji; each piece is let go when it is numbered.
-    """
-    seen = np.zeros(0x110000, dtype=bool)
-    digest = hashlib.sha256()
-    pieces: list[bytes] = []
-    length = 0
-    for piece in source.pieces:
-        seen[code_points(piece)] = True
-        pieces.append(piece.encode())
-        digest.update(pieces[-1])
-        length += len(piece)
-    vocabulary = Vocabulary("".join(map(chr, np.flatnonzero(seen))))
-    fitting = next(kind for kind in (np.uint8, np.int16, np.int32) if len(vocabulary) - 1 <= np.iinfo(kind).max)
-    tokens = np.empty(length, fitting)
-    while pieces:  # from the end, where memory that is let go can go back to the system
-        numbers = vocabulary.numbers(pieces.pop().decode(), source.name)
-        length -= len(numbers)
-        tokens[length : length + len(numbers)] = numbers
-    return vocabulary, torch.from_numpy(tokens), digest.hexdigest()
-
-
-def check(name: str, vocabulary: Vocabulary, parts: dict[str, Tensor], context: int, fraction: float) -> None:
+def check(name: str, vocabulary: Units, parts: dict[str, Tensor], context: int, fraction: float | None) -> None:
     """Refuse, all at once, what would only fail or teach nothing later."""
-    if len(vocabulary) == 0:
+    if not any(map(len, parts.values())):
         raise UserError(f"{name}: holds no text")
     problems = []
     if len(vocabulary) == 1:
-        problems.append(f"the whole text is made of {describe(vocabulary.characters)}: there is nothing to learn")
+        problems.append(f"the whole text is made of {describe(vocabulary.decode([0]))}: there is nothing to learn")
     least = context + 1
-    needed = math.ceil(least / min(fraction, 1 - fraction))
     for part, tokens in parts.items():
         if len(tokens) < least:
-            problems.append(
-                f"the {part} part has {len(tokens)} characters, fewer than one window (the context, {context}, "
-                f"and one to predict): give a longer text (about {needed} characters), a smaller "
-                f"--model.context, or another --corpus.validation-fraction (now {fraction:g})"
+            problem = (
+                f"the {part} part has {len(tokens)} {vocabulary.noun}s, fewer than one window (the context, {context}, "
+                "and one to predict): give a longer text"
             )
+            if fraction is None:
+                problems.append(f"{problem} or a smaller --model.context")
+            else:
+                needed = math.ceil(least / min(fraction, 1 - fraction))
+                problems.append(
+                    f"{problem} (about {needed} {vocabulary.noun}s), a smaller --model.context, "
+                    f"or another --corpus.validation-fraction (now {fraction:g})"
+                )
     if problems:
         raise UserError("\n".join(f"{name}: {problem}" for problem in problems))
 
@@ -211,9 +203,9 @@ def pair_counts(tokens: Tensor, size: int) -> sparse.csr_matrix:
 
 
 def baselines(corpus: Corpus) -> dict[str, float]:
-    """What models that need no training lose on the validation part, in nats per character.
+    """What models that need no training lose on the validation part, in nats for each number.
 
-    `uniform` gives every character the same chance; `unigram` its share of the training part,
+    `uniform` gives every one the same chance; `unigram` its share of the training part,
     every count raised by one; `bigram` its share of what follows the character before, where
     every row starts with one sighting, divided as the unigram is.
     """

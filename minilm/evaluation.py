@@ -7,6 +7,7 @@ to learn, and it is given per facet, the kind of question that a character answe
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,16 +41,18 @@ class Windows:
 
     inputs: Tensor  # (n, T)
     targets: Tensor  # (n, T)
+    sizes: Tensor  # (V,) bytes of each number's text
     floor: Floor | None
 
 
 def make_windows(corpus: Corpus, *, context: int, max_characters: int) -> Windows:
     """The validation part, up to the cap, cut into windows."""
     inputs, targets = evaluation_windows(corpus.validation, context=context, max_characters=max_characters)
+    sizes = corpus.vocabulary.sizes
     if corpus.language is None:
-        return Windows(inputs, targets, None)
+        return Windows(inputs, targets, sizes, None)
     texts = [corpus.vocabulary.decode(row) for row in torch.cat([inputs[:, :1], targets], dim=1)]
-    return Windows(inputs, targets, floor_of(texts, corpus.language))
+    return Windows(inputs, targets, sizes, floor_of(texts, corpus.language))
 
 
 def floor_of(texts: list[str], language: Riverbank) -> Floor:
@@ -74,8 +77,17 @@ def token_losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def evaluate(model: nn.Module, windows: Windows) -> dict[str, Any]:
-    """Loss in nats per character; where the floor is known also floor, excess and excess per facet."""
-    return summarise(token_losses(model, windows.inputs, windows.targets), windows.floor)
+    """Loss in nats per character (or other unit) and in bits per byte, by which models of any unit compare.
+
+    Where the floor is known also floor, excess and excess per facet.
+    """
+    result = summarise(token_losses(model, windows.inputs, windows.targets), windows.floor)
+    return {**result, "bits_per_byte": bits_per_byte(result["loss"], windows.targets, windows.sizes)}
+
+
+def bits_per_byte(loss: float, targets: Tensor, sizes: Tensor) -> float:
+    """A mean loss in nats per target as bits per byte of the targets' text; `sizes` (V,) is in bytes."""
+    return loss / math.log(2) * targets.numel() / int(sizes[targets].sum())
 
 
 def summarise(losses: Tensor, floor: Floor | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from minilm.errors import UserError
 
 if TYPE_CHECKING:
     from minilm.runs import LoadedRun
+    from minilm.vocabulary import Units
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def write_folder(run: LoadedRun, out: Path, name: str) -> None:
     texts = {
         "config.json": as_json(settings),
         "generation_config.json": as_json({"do_sample": False}),
-        "tokenizer.json": character_tokenizer(run.vocabulary.characters),
+        "tokenizer.json": tokenizer_json(run.vocabulary),
         "tokenizer_config.json": as_json(tokenizer),
         "README.md": model_card(run, name),
     }
@@ -88,16 +89,24 @@ def as_json(content: Any) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def character_tokenizer(characters: str) -> str:
-    """The tokenizer.json of a vocabulary of characters; one that it lacks is an error there as well."""
-    try:
-        from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-    except ImportError:
-        raise UserError("a tokenizer is written by the library `tokenizers`: pip install tokenizers") from None
-    tokenizer = Tokenizer(models.WordLevel({character: i for i, character in enumerate(characters)}))
-    # Each character is a word of its own; a dot would leave out newlines.
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    tokenizer.decoder = decoders.Fuse()
+def tokenizer_json(vocabulary: Units) -> str:
+    """The tokenizer.json that numbers as `vocabulary` does; a character that it lacks is an error there as well."""
+    from minilm.vocabulary import Vocabulary, byte_signs, import_tokenizers
+
+    library = import_tokenizers()
+    if isinstance(vocabulary, Vocabulary):
+        numbers = {character: number for number, character in enumerate(vocabulary.characters)}
+        tokenizer = library.Tokenizer(library.models.WordLevel(numbers))
+        # Each character is a word of its own; a dot would leave out newlines.
+        tokenizer.pre_tokenizer = library.pre_tokenizers.Split(library.Regex(r"[\s\S]"), "isolated")
+        tokenizer.decoder = library.decoders.Fuse()
+        return tokenizer.to_str(pretty=True)
+    if vocabulary.unit == "bpe":
+        return vocabulary.definition
+    numbers = {sign: byte for byte, sign in enumerate(byte_signs())}
+    tokenizer = library.Tokenizer(library.models.BPE(numbers, []))
+    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = library.decoders.ByteLevel()
     return tokenizer.to_str(pretty=True)
 
 
@@ -109,7 +118,8 @@ def model_card(run: LoadedRun, name: str) -> str:
     data = [f"datasets:\n- {settings.name}"] if settings.source == "hub" else []
     head = ["library_name: transformers", "pipeline_tag: text-generation", "tags:\n- minilm\n- gpt2", *data]
     text = {"hub": settings.name, "file": ", ".join(Path(path).name for path in settings.path)}
-    loss = "not known" if run.loss is None else f"{run.loss:.4f} nats per character"
+    loss = "not known" if run.loss is None else f"{run.loss:.4f} nats per {run.vocabulary.noun}"
+    strangers = "A prompt can hold only characters of the vocabulary. " if run.vocabulary.unit == "char" else ""
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     return f"""---
 {chr(10).join(head)}
@@ -126,7 +136,7 @@ A small transformer trained by minilm {__version__}, in the format of GPT-2.
 | validation loss | {loss} |
 | shape | {model.n_layers} layers, {model.n_heads} heads, width {model.width}, context {model.context} |
 | parameters | {parameters:,} |
-| vocabulary | {len(run.vocabulary)} characters |
+| vocabulary | {len(run.vocabulary)} {run.vocabulary.noun}s |
 
 ```python
 from transformers import pipeline
@@ -135,6 +145,6 @@ write = pipeline("text-generation", "{name}")
 print(write("PROMPT", max_new_tokens={max(1, model.context // 2)})[0]["generated_text"])
 ```
 
-A prompt can hold only characters of the vocabulary, and prompt and answer together fit into
-the context. The model knows nothing but the style of its text.
+{strangers}Prompt and answer together have to fit into the context. The model knows nothing but
+the style of its text.
 """

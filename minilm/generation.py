@@ -40,11 +40,6 @@ class KeyValueCache:
         return self.buffers[0][:, :, : self.length], self.buffers[1][:, :, : self.length]
 
 
-def start_text(characters: str) -> str:
-    """What an empty prompt stands for: a new line, or the first character known where none is."""
-    return "\n" if "\n" in characters else characters[0]
-
-
 def window_start(n_tokens: int, context: int) -> int:
     """Where the window begins that predicts token number `n_tokens`, counted from 0."""
     jump = max(1, context // 2)

@@ -21,12 +21,13 @@ import torch
 from minilm import __version__
 from minilm.checkpoint import CHECKPOINT_FILES, read_checkpoint, recover
 from minilm.config import ATTENTION_ONLY, Config
-from minilm.corpus import Corpus, Vocabulary
+from minilm.corpus import Corpus
 from minilm.device import type_name
 from minilm.errors import UserError
 from minilm.model import LanguageModel
 from minilm.paths import PACKAGE, replace_text
 from minilm.settings import to_toml, validate
+from minilm.vocabulary import Units, read_units
 
 FILES = ("config.toml", "manifest.json", "metrics.jsonl", "samples.txt")
 CHECKPOINTS = ("last", "best")
@@ -168,7 +169,7 @@ class LoadedRun(NamedTuple):
     """A trained model and what belongs to it."""
 
     model: LanguageModel
-    vocabulary: Vocabulary
+    vocabulary: Units
     config: Config
     step: int
     loss: float | None
@@ -189,7 +190,7 @@ def load_run(path: str | Path, which: str = "best") -> LoadedRun:
         folder = folder / which if (folder / which).is_dir() else folder / "last"
     checkpoint = read_checkpoint(folder)
     config = validate(checkpoint.state["config"], {}, str(folder / "state.json"))
-    vocabulary = Vocabulary(checkpoint.state["vocabulary"])
+    vocabulary = read_units(config.corpus.unit, checkpoint.state["vocabulary"])
     model = build_model(config, len(vocabulary))
     load_weights(model, checkpoint.weights, str(folder))
     return LoadedRun(model.eval(), vocabulary, config, checkpoint.state["step"], checkpoint.state.get("loss"))

@@ -27,7 +27,7 @@ class Options:
     prompt_file: Path | None = None
     """read the prompt from this file (UTF-8)"""
     length: int = 200
-    """characters to write"""
+    """characters to write, or what else the model was trained on"""
     temperature: float = 0.8
     """0 always takes the likeliest character; 1 draws as the model believes; above 1 is wilder"""
     top_k: int | None = None
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     options = tyro.cli(Options, args=argv, prog="python -m minilm sample")
     prompt = read_prompt(options)
     from minilm.device import choose_device
-    from minilm.generation import check_sampling, generate, start_text, window_start
+    from minilm.generation import check_sampling, generate, window_start
     from minilm.runs import load_run
     from minilm.streams import generator
 
@@ -60,11 +60,11 @@ def main(argv: list[str] | None = None) -> int:
     device = choose_device(options.device)
     run = load_run(options.run, options.which)
     model, vocabulary = run.model.to(device), run.vocabulary
-    tokens = vocabulary.encode(prompt or start_text(vocabulary.characters), what="prompt")[None]
+    tokens = vocabulary.encode(prompt or vocabulary.start, what="prompt")[None]
     unseen = window_start(tokens.shape[1], model.context)
     if unseen:
         print(
-            f"note: the model sees {model.context} characters at most, so not the prompt's first {unseen}",
+            f"note: the model sees {model.context} {vocabulary.noun}s at most, so not the prompt's first {unseen}",
             file=sys.stderr,
         )
     draws = generate(
@@ -80,9 +80,9 @@ def main(argv: list[str] | None = None) -> int:
     pieces = [prompt]
     print(prompt, end="", flush=True)
     try:
-        for draw in draws:
-            pieces.append(vocabulary.decode(draw))
-            print(pieces[-1], end="", flush=True)
+        for piece in vocabulary.stream(int(draw) for draw in draws):
+            pieces.append(piece)
+            print(piece, end="", flush=True)
     except FloatingPointError as error:
         raise UserError(f"{options.run}: cannot write: {error}") from None
     print()

@@ -15,14 +15,15 @@ import torch
 from minilm import runs
 from minilm.checkpoint import read_checkpoint
 from minilm.config import Config
-from minilm.corpus import baselines, load_corpus
+from minilm.corpus import baselines, evaluation_windows, number_text, read_text
 from minilm.device import choose_device, choose_precision, type_name
 from minilm.errors import UserError
-from minilm.evaluation import share_in_language
+from minilm.evaluation import bits_per_byte, share_in_language
 from minilm.optim import restore_optimizers
 from minilm.parameters import parameter_table
 from minilm.settings import validate
 from minilm.training import Run, Stop, sample, train
+from minilm.vocabulary import read_units
 
 # Settings that may differ when a run goes on: they change how long it runs and what is shown.
 FREE_ON_RESUME = (
@@ -71,16 +72,16 @@ def prepare(config: Config, folder: Path, *, resume: bool, overwrite: bool) -> R
     wanted = config.training.precision
     # A run goes on in the precision that it began with, whatever hardware it is on now.
     precision = choose_precision(state.get("precision", wanted) if wanted == "auto" else wanted, device)
-    corpus = load_corpus(config.corpus, context=config.model.context, seed=config.training.seed)
+    text = read_text(config.corpus, seed=config.training.seed)
+    if text.sha256 != state.get("corpus_sha256", text.sha256):
+        raise UserError(f"{folder}: cannot go on: the text is not the one that the run began with ({text.name})")
+    kept = read_units(config.corpus.unit, state["vocabulary"]) if state else None
+    corpus = number_text(text, config.corpus, context=config.model.context, vocabulary=kept)
     model = runs.build_model(config, len(corpus.vocabulary)).to(device)
     run = Run(config, folder, corpus, model, device, precision)
     if checkpoint is None:
         runs.start(folder, config, corpus, model, device, precision)
         return run
-    if (corpus.sha256, corpus.vocabulary.characters) != (state.get("corpus_sha256"), state["vocabulary"]):
-        raise UserError(
-            f"{folder}: cannot go on: the text is not the one that the run began with ({corpus.description})"
-        )
     runs.load_weights(model, checkpoint.weights, str(folder / "last"))
     restore_optimizers(model, run.optimizers, checkpoint.optimizer)
     run.step, run.best = state["step"], state.get("best")
@@ -119,11 +120,11 @@ def opening(run: Run) -> str:
 
 
 def baselines_line(run: Run) -> str:
-    """The losses to beat, in nats per character, and the one that cannot be beaten."""
+    """The losses to beat, in nats, and the one that cannot be beaten."""
     losses = baselines(run.corpus)
     line = ", ".join(f"{name} {value:.3f}" for name, value in losses.items())
     language = run.corpus.language
-    return line + (f"; floor {language.entropy:.3f}" if language else "") + " (nats per character)"
+    return line + (f"; floor {language.entropy:.3f}" if language else "") + f" (nats per {run.corpus.vocabulary.noun})"
 
 
 def advice(run: Run) -> str:
@@ -140,6 +141,13 @@ def closing(run: Run) -> str:
         share = share_in_language(run.model, run.corpus, seed=run.config.training.seed)
         lines.append(f"{share:.1%} of the sentences that the model writes are in the language.")
     best = run.best or {}
-    lines.append(f"best validation loss {best.get('loss', float('nan')):.4f} at step {best.get('step')}")
+    loss = best.get("loss", float("nan"))
+    _, targets = evaluation_windows(
+        run.corpus.validation,
+        context=run.model.context,
+        max_characters=run.config.training.evaluation_characters,
+    )
+    bits = bits_per_byte(loss, targets, run.corpus.vocabulary.sizes)
+    lines.append(f"best validation loss {loss:.4f} at step {best.get('step')} ({bits:.4f} bits per byte)")
     lines.append(f"write more: python -m minilm sample {run.folder} --length 500")
     return "\n".join(lines)

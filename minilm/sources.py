@@ -45,8 +45,18 @@ def open_source(config: CorpusConfig, seed: int) -> Source:
         return Source("riverbank", [language.generate(config.characters, seed)], language)
     if config.source == "hub":
         return Source(str(config.name), read_hub(config))
-    names = ", ".join(Path(path).name or path for path in config.path)
-    return Source(names, read_files(find_files(config.path), config.column))
+    return open_files(config.path, config.column)
+
+
+def open_validation(config: CorpusConfig) -> Source:
+    """The text of its own that is kept to validate on."""
+    return open_files(config.validation, config.column)
+
+
+def open_files(paths: tuple[str, ...], column: str) -> Source:
+    """The texts in files and folders, one after the other."""
+    names = ", ".join(Path(path).name or path for path in paths)
+    return Source(names, read_files(find_files(paths), column))
 
 
 def find_files(paths: Iterable[str]) -> list[Path]:

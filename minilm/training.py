@@ -25,7 +25,7 @@ from minilm.corpus import Corpus, batch
 from minilm.device import multiply_in, type_name
 from minilm.errors import UserError
 from minilm.evaluation import evaluate, make_windows
-from minilm.generation import generate, start_text
+from minilm.generation import generate
 from minilm.model import LanguageModel, loss
 from minilm.optim import learning_rate_factor, make_optimizers, optimizer_tensors, set_learning_rate
 from minilm.streams import generator, stream_seed
@@ -56,7 +56,7 @@ class Run:
             "precision": type_name(self.precision),
             **extra,
             "config": self.config.model_dump(),
-            "vocabulary": self.corpus.vocabulary.characters,
+            "vocabulary": self.corpus.vocabulary.definition,
             "corpus_sha256": self.corpus.sha256,
         }
         memory = optimizer_tensors(self.model, self.optimizers)
@@ -135,7 +135,7 @@ def train(run: Run, stop: Stop) -> None:
                 # Good gradients can still have thrown the weights too far: these must not be saved.
                 refuse_non_finite(run.step, rate, {"validation loss": result["loss"]})
                 metrics.write(step=run.step, validation=result, characters_per_second=round(speed))
-                bar.write(describe(run.step, step_loss, result, speed))
+                bar.write(describe(run.step, step_loss, result, f"{speed:,.0f} {run.corpus.vocabulary.noun}s/s"))
                 run.keep(result["loss"])
                 began, counted = time.perf_counter(), 0
             if run.step % settings.sample_every == 0 and not last:
@@ -172,19 +172,21 @@ def characters_per_step(config: Config) -> int:
     return config.training.batch_size * config.training.accumulation * config.model.context
 
 
-def describe(step: int, step_loss: float, result: dict[str, Any], speed: float) -> str:
+def describe(step: int, step_loss: float, result: dict[str, Any], speed: str) -> str:
     """One line on an evaluation."""
     line = f"step {step:>5}  loss {step_loss:.3f}  validation {result['loss']:.4f}"
     if "excess" in result:
         line += f"  excess {result['excess']:.4f}  "
         line += "  ".join(f"{name} {value:.2f}" for name, value in result["facets"].items())
-    return f"{line}  {speed:,.0f} characters/s"
+    else:
+        line += f"  bits per byte {result['bits_per_byte']:.3f}"
+    return f"{line}  {speed}"
 
 
 def sample(run: Run) -> str:
     """A text by the model as it is now, also kept in samples.txt."""
     settings, vocabulary = run.config.training, run.corpus.vocabulary
-    prompt = vocabulary.encode(start_text(vocabulary.characters))[None]
+    prompt = vocabulary.encode(vocabulary.start)[None]
     draw = generator(settings.seed, "sampling", run.step)
     try:
         tokens = torch.cat(list(generate(run.model, prompt, settings.sample_length, generator=draw)))

@@ -37,7 +37,7 @@ def no_work(monkeypatch):
         raise AssertionError("the run began")
 
     monkeypatch.setattr("minilm.session.start_run", refuse)
-    monkeypatch.setattr("minilm.session.load_corpus", refuse)
+    monkeypatch.setattr("minilm.session.read_text", refuse)
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minilm.config import CorpusConfig
-from minilm.corpus import Corpus, Vocabulary, baselines, batch, evaluation_windows, load_corpus
+from minilm.corpus import Corpus, baselines, batch, evaluation_windows, load_corpus
 from minilm.errors import UserError
 from minilm.streams import generator
+from minilm.vocabulary import Vocabulary
 
 
 def load(*paths: Path, context: int = 8, **chosen) -> Corpus:

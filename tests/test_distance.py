@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from minilm.corpus import Vocabulary
 from minilm.lab import distance, recall
 from minilm.lab.recall import RIVALS, Outcome
+from minilm.vocabulary import Vocabulary
 
 GAP = 5
 

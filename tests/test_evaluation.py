@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 from minilm.config import CorpusConfig
-from minilm.corpus import Corpus, Vocabulary, load_corpus
+from minilm.corpus import Corpus, load_corpus
 from minilm.evaluation import evaluate, make_windows, share_in_language, token_losses
 from minilm.model import LanguageModel
 from minilm.riverbank import Riverbank
+from minilm.vocabulary import Vocabulary
 
 
 class Oracle(nn.Module):
@@ -106,4 +107,4 @@ def test_token_losses_are_minus_log_p_and_leave_the_mode_alone(monkeypatch):
 def test_no_known_character_means_no_excess(riverbank):
     windows = make_windows(riverbank, context=1, max_characters=1)
     result = evaluate(LanguageModel(len(riverbank.vocabulary), width=8, context=1, n_layers=1, n_heads=1), windows)
-    assert set(result) == {"loss"}
+    assert set(result) == {"loss", "bits_per_byte"}

@@ -7,9 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minilm.generation import KeyValueCache, check_sampling, choose, filtered, generate, start_text, window_start
+from minilm.generation import KeyValueCache, check_sampling, choose, filtered, generate, window_start
 from minilm.model import LanguageModel
 from minilm.streams import generator
+from minilm.vocabulary import Vocabulary
 
 LOGITS = torch.tensor([[0.5, 2.0, -1.0, 2.0, 0.0]])
 ALL = {"temperature": 1.0, "top_k": None, "top_p": None}
@@ -261,5 +262,5 @@ def test_score_that_is_no_number_stops_the_text(row, temperature):
 
 
 def test_empty_prompt_stands_for_a_new_line_or_the_first_character():
-    assert start_text("\n abc") == "\n"
-    assert start_text("abc") == "a"
+    assert Vocabulary("\n abc").start == "\n"
+    assert Vocabulary("abc").start == "a"

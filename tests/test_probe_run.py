@@ -152,6 +152,6 @@ def test_every_arm_can_be_probed(arm, tiny_text):
 
 def test_maps_have_a_row_for_each_character(finished):
     run = load_run(finished)
-    maps = attention_maps(run.model, run.vocabulary, "the fox")
+    maps = attention_maps(run.model, run.vocabulary.encode("the fox"))
     assert maps.shape == (2, 2, 7, 7)
     assert torch.allclose(maps.sum(-1), torch.ones(()), atol=1e-5)

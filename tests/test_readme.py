@@ -23,6 +23,7 @@ READING_ORDER = (
     "cli",
     "riverbank",
     "sources",
+    "vocabulary",
     "corpus",
     "device",
     "muon",

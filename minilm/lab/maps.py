@@ -7,12 +7,13 @@ column for each that is read. In the terminal as marks, as a picture in shades.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from minilm.corpus import Corpus, Vocabulary
+from minilm.corpus import Corpus
 from minilm.lab.drawing import name_ticks, new_figure
 from minilm.lab.trace import lookups, trace
 from minilm.model import LanguageModel
@@ -25,13 +26,12 @@ LEGEND = "@ 75% and more  # 50%  * 25%  + 10%  : 5%  . 2%"
 LONGEST = 64  # characters of a text of which maps are made
 
 
-def attention_maps(model: LanguageModel, vocabulary: Vocabulary, text: str) -> Tensor:
-    """The weights of every head on one text: (L, H, T, T)."""
-    tokens = vocabulary.encode(text)[None]
-    return torch.stack([lookup.weights[0] for lookup in lookups(model, trace(model, tokens))])
+def attention_maps(model: LanguageModel, tokens: Tensor) -> Tensor:
+    """The weights of every head on one text: (T,) -> (L, H, T, T)."""
+    return torch.stack([lookup.weights[0] for lookup in lookups(model, trace(model, tokens[None]))])
 
 
-def place_of(text: str) -> int:
+def place_of(text: Sequence[str]) -> int:
     """Where a text of no known structure is looked at: where it asks for its last character."""
     return max(0, len(text) - 2)
 
@@ -57,7 +57,12 @@ def texts_to_show(corpus: Corpus, context: int) -> dict[str, tuple[str, int]]:
 
 
 def visible_character(character: str) -> str:
-    """A character as one can see it on an axis: itself, a sign for a space or a new line, else its code."""
+    """A character as one can see it on an axis: itself, a sign for a space or a new line, else its code.
+
+    Of a piece of several characters, each.
+    """
+    if len(character) > 1:
+        return "".join(map(visible_character, character))
     signs = {" ": "\N{OPEN BOX}", "\n": "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}"}
     if character in signs:
         return signs[character]
@@ -66,11 +71,12 @@ def visible_character(character: str) -> str:
 
 
 def column_head(character: str) -> str:
-    """One column of a terminal for one character."""
+    """One column of a terminal for one character, or the first of several."""
+    character = character[:1]
     return "_" if character == " " else character if character.isascii() and character.isprintable() else "?"
 
 
-def terminal_map(text: str, weights: Tensor) -> list[str]:
+def terminal_map(text: Sequence[str], weights: Tensor) -> list[str]:
     """Lines of marks, for (T, T) weights; a row reads its columns."""
     names = [visible_row(character) for character in text]
     indent = max(map(len, names))
@@ -88,7 +94,7 @@ def mark(weight: float) -> str:
     return next((mark for bound, mark in MARKS if weight >= bound), " ")
 
 
-def draw_map(text: str, weights: Tensor, title: str) -> Figure:
+def draw_map(text: Sequence[str], weights: Tensor, title: str) -> Figure:
     """One map, darker for less: (T, T)."""
     inches = 1.2 + 0.16 * len(text)
     figure = new_figure(inches + 1, inches)

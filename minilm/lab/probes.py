@@ -103,10 +103,13 @@ def losses(model: LanguageModel, windows: Windows) -> dict[str, Any]:
 
 def show(model: LanguageModel, corpus: Corpus, name: str, text: str, place: int) -> dict[str, Any]:
     """One text with who reads whom in it, and what hiding each character does to what comes after `place`."""
-    tokens = corpus.vocabulary.encode(text, what="text")
-    maps = attention_maps(model, corpus.vocabulary, text)
-    shown = {"name": name, "text": text, "place": place, "maps": rounded(maps)}
-    if place < 2 or place + 1 == len(text):  # nothing to choose from, or nothing that comes after
+    tokens = corpus.vocabulary.encode(text, what="text")[: model.context]
+    pieces: str | list[str] = text
+    if corpus.vocabulary.unit != "char":
+        pieces = corpus.vocabulary.names(tokens)
+        place = place_of(pieces)
+    shown = {"name": name, "text": pieces, "place": place, "maps": rounded(attention_maps(model, tokens))}
+    if place < 2 or place + 1 == len(pieces):  # nothing to choose from, or nothing that comes after
         return shown
     hidden = effect(model, tokens[: place + 1], int(tokens[place + 1]))
     return {**shown, "weights": rounded(torch.tensor(hidden.weights)), "changes": rounded(torch.tensor(hidden.changes))}
@@ -141,8 +144,11 @@ def probe_run(
     checkpoint = next(path for path in (folder, folder / which, folder / "last") if (path / STATE).exists())
     if (corpus.vocabulary, corpus.sha256) != (run.vocabulary, read_state(checkpoint).get("corpus_sha256")):
         raise UserError(f"{folder}: the text ({corpus.description}) is not the one that the run was trained on")
-    if text is not None and not 0 < len(text) <= run.model.context:
-        raise UserError(f"--text: has {len(text)} characters, wanted 1 to {run.model.context}, the model's context")
+    length = None if text is None else len(run.vocabulary.encode(text, what="text"))
+    if length is not None and not 0 < length <= run.model.context:
+        raise UserError(
+            f"--text: has {length} {run.vocabulary.noun}s, wanted 1 to {run.model.context}, the model's context"
+        )
     fresh = build_model(run.config, len(run.vocabulary))
     try:
         return {"step": run.step, **probe(run.model, fresh, corpus, seed=seed, text=text)}

@@ -18,13 +18,13 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
 from minilm.config import Config, ModelConfig, TrainingConfig
-from minilm.corpus import Vocabulary
 from minilm.model import LanguageModel, loss
 from minilm.optim import learning_rate_factor, make_optimizers, set_learning_rate
 from minilm.paths import packaged
 from minilm.riverbank import Riverbank
 from minilm.runs import build_model
 from minilm.streams import stream_seed
+from minilm.vocabulary import Vocabulary
 
 BATCH, HELD_OUT = 8, 400  # sentences
 SHAPE: dict[str, Any] = {"n_layers": 2, "width": 48}

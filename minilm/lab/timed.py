@@ -18,12 +18,13 @@ from typing import Any
 import torch
 
 from minilm.config import Config
-from minilm.corpus import Corpus, Vocabulary
+from minilm.corpus import Corpus
 from minilm.device import choose_device, choose_precision
 from minilm.errors import UserError
 from minilm.runs import build_model
 from minilm.streams import generator
 from minilm.training import Run, Stop, characters_per_step, train
+from minilm.vocabulary import Vocabulary
 
 WARM_UP = 2  # steps of each turn that are not timed: the turn before left its own data in the caches
 ENDLESS = 10**9  # steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from minilm.corpus import Corpus
-from minilm.generation import generate, start_text
+from minilm.generation import generate
 from minilm.model import LanguageModel
 from minilm.streams import generator
 
@@ -23,7 +23,7 @@ def write(model: LanguageModel, corpus: Corpus, *, seed: int, length: int) -> li
     Raises:
         FloatingPointError: the model's scores are no numbers.
     """
-    prompt = corpus.vocabulary.encode(start_text(corpus.vocabulary.characters))[None]
+    prompt = corpus.vocabulary.encode(corpus.vocabulary.start)[None]
     draws = generate(model, prompt, length, generator=generator(seed, "sampling/probe"))
     *whole, unfinished = corpus.vocabulary.decode([int(draw) for draw in draws]).split("\n")
     language = corpus.language
