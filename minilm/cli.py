@@ -136,10 +136,12 @@ def read_with(options: type, config: Config, argv: list[str], prog: str, descrip
         return_unknown_args=True,
         config=(tyro.conf.FlagCreatePairsOff,),
     )
-    if unknown:
+    flags = [word for word in unknown if word.startswith("-")]
+    if flags:
         known = [(field.name,) for field in dataclasses.fields(options)] + leaves(config.model_dump())
-        raise UserError("\n".join(unknown_flag(word, known) for word in unknown if word.startswith("-")))
-    return read
+        raise UserError("\n".join(unknown_flag(word, known) for word in flags))
+    # What is left over are inputs that stand behind a flag.
+    return dataclasses.replace(read, inputs=(*read.inputs, *unknown))
 
 
 def unknown_flag(word: str, known: list[tuple[str, ...]]) -> str:

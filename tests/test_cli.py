@@ -214,3 +214,13 @@ def test_a_value_of_the_wrong_type_is_not_told_a_default_that_a_file_has_changed
     said = capsys.readouterr().err
     assert "--training.steps" in said
     assert "default" not in said
+
+
+def test_inputs_may_stand_before_and_behind_the_flags(train_py, capsys, tmp_path):
+    for name in ("one.txt", "two.txt"):
+        (tmp_path / name).write_text("x" * 2000, encoding="utf-8")
+    one, two = str(tmp_path / "one.txt"), str(tmp_path / "two.txt")
+    train_py("configs/tiny.toml", one, "--training.steps", "7", two, "--print-config")
+    settings = tomllib.loads(capsys.readouterr().out)
+    assert settings["corpus"]["path"] == [one, two]
+    assert settings["training"]["steps"] == 7
