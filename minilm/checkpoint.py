@@ -1,7 +1,7 @@
 """How is a model kept so that nothing is ever half there?
 
 A checkpoint is a folder: weights and optimizer memory as safetensors, everything else as
-JSON with the hash of both. No pickle, so a stranger's checkpoint can run no code. A folder is
+JSON with the hashes of all three. No pickle, so a stranger's checkpoint can run no code. A folder is
 written under another name, flushed to disk, and renamed into place.
 """
 
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from minilm.errors import UserError
 
-FORMAT = 1
+FORMAT = 2
 CHECKPOINT_FILES = MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 WRAPPERS = ("module.", "_orig_mod.")  # put before a name by DDP and by torch.compile
 
@@ -42,13 +42,13 @@ def write_checkpoint(
     """
     aside, old = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
     shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    aside.mkdir()
     try:
         for name, tensors in ((MODEL, weights), (OPTIMIZER, optimizer)):
             save_file({key: t.detach().cpu().contiguous() for key, t in tensors.items()}, aside / name)
         hashes = {name: sha256(aside / name) for name in (MODEL, OPTIMIZER)}
-        content = json.dumps({"format": FORMAT, **state, "sha256": hashes}, indent=1, ensure_ascii=False)
-        (aside / STATE).write_text(content, encoding="utf-8")
+        content = sealed({"format": FORMAT, **state, "sha256": hashes})
+        (aside / STATE).write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
         for name in (MODEL, OPTIMIZER, STATE):
             flush(aside / name)
     except (OSError, SafetensorError) as error:
@@ -89,6 +89,13 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def sealed(state: dict[str, Any]) -> dict[str, Any]:
+    """`state` with, among its hashes, that of all else it says: one changed letter can change a model's answers."""
+    hashes = {name: value for name, value in state["sha256"].items() if name != STATE}
+    content = json.dumps({**state, "sha256": hashes}, sort_keys=True)
+    return {**state, "sha256": {**hashes, STATE: hashlib.sha256(content.encode()).hexdigest()}}
+
+
 def read_state(folder: Path) -> dict[str, Any]:
     """The JSON part of a checkpoint, checked for what every reader needs."""
     file = folder / STATE
@@ -107,6 +114,8 @@ def read_state(folder: Path) -> dict[str, Any]:
         raise UserError(f"{file}: is not a minilm checkpoint's: {', '.join(wrong)} missing or of another kind")
     if state["format"] != FORMAT:
         raise UserError(f"{file}: format {state['format']}, but this minilm reads format {FORMAT}")
+    if sealed(state)["sha256"] != state["sha256"]:
+        raise UserError(f"{file}: is damaged or was changed: what it says does not have the SHA-256 that it names")
     return state
 
 

@@ -94,7 +94,7 @@ class CorpusConfig(Settings):
     revision: str | None = Field(None, description="hub: branch, tag or commit")
     column: str = Field("text", description="hub, .jsonl, .csv, .parquet: the column that holds the text")
     characters: int = Field(
-        1_000_000, ge=1, description="riverbank: characters to generate; hub: the most that are read"
+        1_000_000, ge=1, le=10**10, description="riverbank: characters to generate; hub: the most that are read"
     )
     validation: tuple[str, ...] = Field((), strict=False, description="texts or folders to validate on")
     validation_fraction: float = Field(0.1, gt=0, lt=1, description="else share of the text, its end, to validate on")
@@ -119,16 +119,19 @@ class CorpusConfig(Settings):
 class TrainingConfig(Settings):
     """The fit."""
 
-    steps: int = Field(600, ge=1, description="optimizer steps")
-    batch_size: int = Field(48, ge=1, description="windows in one forward pass")
-    accumulation: int = Field(1, ge=1, description="forward passes whose gradients make one step")
+    steps: int = Field(600, ge=1, le=10**12, description="optimizer steps")
+    batch_size: int = Field(48, ge=1, le=10**6, description="windows in one forward pass")
+    accumulation: int = Field(1, ge=1, le=10**6, description="forward passes whose gradients make one step")
     optimizer: Literal["muon", "adamw"] = Field(
         "muon", description="muon: Muon for matrices of blocks, AdamW for the rest"
     )
     learning_rate: float = Field(5e-3, gt=0, description="peak learning rate of AdamW")
     muon_learning_rate: float = Field(0.02, gt=0, description="peak learning rate of Muon")
     warmup: int = Field(
-        20, ge=0, description="steps over which the learning rate rises to its peak; a shorter run only rises"
+        20,
+        ge=0,
+        le=10**12,
+        description="steps over which the learning rate rises to the peak; a shorter run only rises",
     )
     schedule: Literal["linear", "cosine", "constant"] = Field(
         "linear", description="shape of the fall of the learning rate"
@@ -138,10 +141,10 @@ class TrainingConfig(Settings):
     weight_decay: float = Field(0.0, ge=0, description="decay of matrices and embeddings, times the learning rate")
     beta2: float = Field(0.95, ge=0, lt=1, description="memory of AdamW's squared gradients")
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient; longer ones are shortened to it")
-    evaluate_every: int = Field(100, ge=1, description="steps between evaluations, each of which saves")
-    evaluation_characters: int = Field(131_072, ge=1, description="the most of the validation part that is scored")
-    sample_every: int = Field(200, ge=1, description="steps between samples")
-    sample_length: int = Field(200, ge=1, description="characters of a sample")
+    evaluate_every: int = Field(100, ge=1, le=10**12, description="steps between evaluations, each of which saves")
+    evaluation_characters: int = Field(131_072, ge=1, le=10**12, description="most of the validation part to score")
+    sample_every: int = Field(200, ge=1, le=10**12, description="steps between samples")
+    sample_length: int = Field(200, ge=1, le=10**6, description="characters of a sample")
     seed: int = Field(0, ge=0, lt=2**63, description="seed of every random stream")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
     precision: Literal["auto", "float32", "bfloat16"] = Field(

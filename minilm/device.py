@@ -7,6 +7,9 @@ sums, the loss and every evaluation stay in float32.
 
 from __future__ import annotations
 
+import math
+import os
+
 import torch
 
 from minilm.errors import UserError
@@ -50,3 +53,16 @@ def type_name(precision: torch.dtype) -> str:
 def multiply_in(precision: torch.dtype, device: torch.device) -> torch.autocast:
     """A context in which matrix products are taken in `precision`."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == torch.bfloat16)
+
+
+def physical_memory() -> float:
+    """Bytes of memory that the machine has, or infinity where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether torch asked for more memory than there is; on the CPU it says so in words only."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error)

@@ -20,6 +20,8 @@ from torch import Tensor
 from minilm.model import LanguageModel
 from minilm.modes import evaluating
 
+LONGEST = 10**8  # characters in one call, which keeps them all
+
 
 class KeyValueCache:
     """One layer's keys and values, in buffers of full size from the start."""
@@ -93,8 +95,8 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None, l
         problems.append(f"top-k is {top_k}, wanted at least 1")
     if top_p is not None and not 0 < top_p <= 1:
         problems.append(f"top-p is {top_p}, wanted above 0 and up to 1")
-    if length < 0:
-        problems.append(f"length is {length}, wanted at least 0")
+    if not 0 <= length <= LONGEST:
+        problems.append(f"length is {length}, wanted from 0 to {LONGEST}")
     return problems
 
 

@@ -13,6 +13,7 @@ import json
 import platform
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -137,21 +138,32 @@ class Metrics:
         """Open it, without the lines of steps after `step`, which a resumed run will do again."""
         self.path = folder / "metrics.jsonl"
         kept = [line for line in self._lines() if line["step"] <= step]
-        replace_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
-        self.file = self.path.open("a", encoding="utf-8")
+        try:
+            replace_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+            self.file = self.path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise self._refusal(error) from None
 
     def _lines(self) -> list[dict[str, Any]]:
         return read_metrics(self.path) if self.path.exists() else []
 
     def write(self, **record: Any) -> None:
-        self.file.write(json.dumps(record) + "\n")
-        self.file.flush()
+        try:
+            self.file.write(json.dumps(record) + "\n")
+            self.file.flush()
+        except OSError as error:
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: OSError) -> UserError:
+        advice = "what was saved before stands. Make room or rights, then go on with --resume"
+        return UserError(f"{self.path}: cannot be written: {error.strerror}; {advice}")
 
     def __enter__(self) -> Metrics:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.file.close()
+        with suppress(OSError):  # of a line that could not be written, which `write` has told of
+            self.file.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -188,12 +200,26 @@ def load_run(path: str | Path, which: str = "best") -> LoadedRun:
         for name in CHECKPOINTS:
             recover(folder / name)
         folder = folder / which if (folder / which).is_dir() else folder / "last"
-    checkpoint = read_checkpoint(folder)
+    try:
+        checkpoint = read_checkpoint(folder)
+    except UserError as error:
+        other = folder.with_name("last")
+        whole = folder.name == "best" and (other / "state.json").exists()
+        raise UserError(f"{error}; --which last takes {other} instead" if whole else str(error)) from None
     config = validate(checkpoint.state["config"], {}, str(folder / "state.json"))
     vocabulary = read_units(config.corpus.unit, checkpoint.state["vocabulary"])
+    if least_size(config, len(vocabulary)) > sum(tensor.numel() for tensor in checkpoint.weights.values()):
+        raise UserError(f"{folder}: state.json has the settings of a larger model than model.safetensors holds")
     model = build_model(config, len(vocabulary))
     load_weights(model, checkpoint.weights, str(folder))
     return LoadedRun(model.eval(), vocabulary, config, checkpoint.state["step"], checkpoint.state.get("loss"))
+
+
+def least_size(config: Config, n_characters: int) -> int:
+    """No more parameters than the model has, known before it takes any memory."""
+    shape = config.model
+    places = shape.context if shape.architecture == "transformer" and shape.position == "learned" else 0
+    return shape.width * (n_characters + places + 2 * shape.n_layers * shape.width)
 
 
 def build_model(config: Config, n_characters: int) -> LanguageModel:

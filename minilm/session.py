@@ -16,7 +16,7 @@ from minilm import runs
 from minilm.checkpoint import read_checkpoint
 from minilm.config import Config
 from minilm.corpus import baselines, evaluation_windows, number_text, read_text
-from minilm.device import choose_device, choose_precision, type_name
+from minilm.device import choose_device, choose_precision, is_out_of_memory, physical_memory, type_name
 from minilm.errors import UserError
 from minilm.evaluation import bits_per_byte, share_in_language
 from minilm.optim import restore_optimizers
@@ -52,6 +52,13 @@ def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: 
         except FloatingPointError as error:
             print(f"{error}.\n{advice(run)}", file=sys.stderr)
             return 1
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise UserError(
+                f"out of memory at step {run.step + 1}: {str(error).splitlines()[0]}\n"
+                "try a smaller --training.batch-size (--training.accumulation makes up for it) or --model.context"
+            ) from None
         if stop.signal is not None:
             name = signal.Signals(stop.signal).name
             print(f"{name}: stopped after step {run.step}, which is saved; the same command with --resume goes on.")
@@ -77,6 +84,7 @@ def prepare(config: Config, folder: Path, *, resume: bool, overwrite: bool) -> R
         raise UserError(f"{folder}: cannot go on: the text is not the one that the run began with ({text.name})")
     kept = read_units(config.corpus.unit, state["vocabulary"]) if state else None
     corpus = number_text(text, config.corpus, context=config.model.context, vocabulary=kept)
+    check_memory(config, len(corpus.vocabulary))
     model = runs.build_model(config, len(corpus.vocabulary)).to(device)
     run = Run(config, folder, corpus, model, device, precision)
     if checkpoint is None:
@@ -88,6 +96,16 @@ def prepare(config: Config, folder: Path, *, resume: bool, overwrite: bool) -> R
     return run
 
 
+def check_memory(config: Config, n_characters: int) -> None:
+    """Refuse a model of which weights, gradients and the optimizer's memory alone are more than the machine holds."""
+    needed = 3 * 4 * runs.least_size(config, n_characters)
+    if needed > (there := physical_memory()):
+        raise UserError(
+            f"the model needs {needed / 1e9:,.0f} GB at least, and this machine has {there / 1e9:,.0f}: "
+            "try a smaller --model.width or --model.n-layers"
+        )
+
+
 def check_settings(config: Config, state: dict[str, Any], folder: Path) -> None:
     """A run goes on with the settings that it began with, but for a few."""
     began = validate(state["config"], {}, str(folder / "last" / "state.json")).model_dump()
@@ -97,6 +115,11 @@ def check_settings(config: Config, state: dict[str, Any], folder: Path) -> None:
         for key, value in values.items()
         if value != began[table][key] and not (table == "training" and key in FREE_ON_RESUME)
     ]
+    if config.training.steps < state["step"]:
+        problems.append(
+            f"{folder}: cannot go on: {state['step']} steps are done, and --training.steps asks for "
+            f"{config.training.steps} in all"
+        )
     if problems:
         raise UserError("\n".join([*problems, "give the same settings, or start anew with --overwrite or --out"]))
 

@@ -33,7 +33,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # not all of ValueError is TOMLDecodeError: a number of 5000 digits
         raise UserError(f"{path}: not TOML: {error or 'nested too deep'}") from None
 
 

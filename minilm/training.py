@@ -63,9 +63,12 @@ class Run:
         try:
             write_checkpoint(self.folder / name, self.model.state_dict(), memory, state)
         except OSError as error:
+            size = sum(tensor.nbytes for tensor in (*self.model.state_dict().values(), *memory.values()))
+            advice = "what was saved before stands. Make room or rights, then go on with --resume"
             raise UserError(
-                f"{self.folder / name}: step {self.step} could not be saved: {error.strerror or error}; "
-                "what was saved before stands. Make room or rights, then go on with --resume"
+                f"{self.folder / name}: step {self.step} ({size / 1e6:.1f} MB) could not be saved: "
+                f"{error.strerror or error}; "
+                + (advice if self.folder.is_dir() else f"{self.folder} is gone, and with it what was saved before")
             ) from None
 
     def keep(self, validation_loss: float) -> None:
@@ -108,7 +111,7 @@ def train(run: Run, stop: Stop) -> None:
     windows = make_windows(run.corpus, context=model.context, max_characters=settings.evaluation_characters)
     interval = 0.5 if sys.stderr.isatty() else 10  # a log file needs fewer lines than a terminal
     bar = tqdm(total=settings.steps, initial=run.step, unit="step", mininterval=interval, ascii=True)
-    with runs.Metrics(run.folder, run.step) as metrics, bar:
+    with bar, runs.Metrics(run.folder, run.step) as metrics:
         model.train()
         began, counted = time.perf_counter(), 0
         while run.step < settings.steps and stop.signal is None:
@@ -193,6 +196,10 @@ def sample(run: Run) -> str:
     except FloatingPointError as error:
         raise FloatingPointError(f"stopped at step {run.step}: {error}") from None
     text = vocabulary.decode(tokens)
-    with (run.folder / "samples.txt").open("a", encoding="utf-8", newline="") as file:
-        file.write(f"--- step {run.step}\n{text}\n")
+    file = run.folder / "samples.txt"
+    try:
+        with file.open("a", encoding="utf-8", newline="") as stream:
+            stream.write(f"--- step {run.step}\n{text}\n")
+    except OSError as error:  # no run should end for a sample
+        tqdm.write(f"note: {file}: cannot be written: {error.strerror}", file=sys.stderr)
     return "\n".join(f"    | {line}" for line in text.split("\n"))

@@ -72,7 +72,7 @@ def test_checkpoints_can_be_chosen(copied, sample):
         (["--temperature", "inf"], "temperature is inf, wanted a number from 0 (greedy) upwards"),
         (["--top-k", "0"], "top-k is 0, wanted at least 1"),
         (["--top-p", "0"], "top-p is 0.0, wanted above 0 and up to 1"),
-        (["--length", "-5"], "length is -5, wanted at least 0"),
+        (["--length", "-5"], "length is -5, wanted from 0 to 100000000"),
         (["--device", "gpu0x"], "device 'gpu0x': there is no such kind; use auto, cpu, cuda, cuda:1 or mps"),
         (["--prompt", "x", "--prompt-file", "x"], "--prompt and --prompt-file: give one of them"),
         (["--prompt-file", "none"], "none: cannot be read: No such file or directory"),
