@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save_file
 from torch import Tensor
 
 from minilm.errors import UserError
@@ -137,12 +137,15 @@ def read_checkpoint(folder: Path, *, optimizer: bool = False) -> Checkpoint:
 
 
 def read_tensors(file: Path, expected: Any) -> dict[str, Tensor]:
-    """The tensors of one file, whose hash must be the one that was written down."""
+    """The tensors of one file, whose hash must be the one that was written down.
+
+    From bytes, since `load_file` takes a Ctrl-C that comes while it reads for a fault of the file.
+    """
     try:
-        found = sha256(file)
-        if found != expected:
+        data = file.read_bytes()
+        if hashlib.sha256(data).hexdigest() != expected:
             raise UserError(f"{file}: is damaged or was changed: its SHA-256 is not the one in {STATE}")
-        return load_file(file)
+        return load(data)
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror or error}") from None
     except (SafetensorError, ValueError) as error:
