@@ -21,6 +21,7 @@ COMMANDS = {
     "kernels": ("minilm.lab.kernels", "explicit, tiled and fused attention: time and memory against length"),
     "distance": ("minilm.lab.distance", "recall against distance: attention, and a recurrence of equal size"),
     "export": ("minilm.export", "a trained model as a folder that transformers loads"),
+    "book": ("minilm.lab.book", "all of it as one page to read, with every number on it made anew"),
     "check": ("minilm.lab.check", "the exercises of the book, and whether an answer is right"),
     "plot": ("minilm.lab.plot", "curves of runs over one another, with the floor"),
 }

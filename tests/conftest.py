@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +23,7 @@ from minilm.settings import load_config, validate
 from minilm.training import Run, Stop, train
 
 ROOT = Path(__file__).resolve().parents[1]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 TEXT = "the quick brown fox jumps over the lazy dog.\n" * 40
 # "tiny" of the failure cases: 2 layers, 2 heads, width 32, context 16, batch 4, CPU, no dropout.
 TINY: dict[str, dict[str, Any]] = {
@@ -41,7 +42,9 @@ TINY: dict[str, dict[str, Any]] = {
 }
 
 # A failure in a helper tells both sides, as one in a test does.
-pytest.register_assert_rewrite("pages")
+pytest.register_assert_rewrite("pages", "browsing")
+from browsing import Visit  # noqa: E402
+
 # Bit for bit is promised for one thread count, and the machine's other cores may be busy.
 torch.set_num_threads(1)
 
@@ -202,3 +205,36 @@ def run_cli() -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return call
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Headless Chromium. Without it and playwright tests are skipped, or fail if MINILM_REQUIRE_BROWSER=1."""
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None or importlib.util.find_spec("playwright") is None:
+        lacks = "no browser is installed" if program is None else "playwright is not installed"
+        message = f"{lacks}: nothing was looked at in a browser (apt-get install chromium; pip install playwright)"
+        if os.environ.get("MINILM_REQUIRE_BROWSER") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # A container's root user has no sandbox; the only pages opened are our own.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser) -> Iterator[Callable[..., Visit]]:
+    """open_page(file, viewport=..., color_scheme=..., ...)."""
+    opened: list[Visit] = []
+
+    def call(file: Path, **context: Any) -> Visit:
+        opened.append(Visit(browser, file, **context))
+        return opened[-1]
+
+    yield call
+    for one in opened:
+        one.context.close()

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 # Stand for colours that the page decides; none of them is used for anything else.
 TEXT, RULE, ARM, CONTROL = "#010203", "#040506", "#070809", "#0a0b0c"
-PAGE = {TEXT: "currentColor", RULE: "var(--rule)", ARM: "var(--arm)", CONTROL: "var(--control)"}
+PAGE = {
+    **{TEXT: "currentColor", RULE: "var(--rule)", ARM: "var(--arm)", CONTROL: "var(--control)"},
+    # What is black or grey on paper: lines, and the greys 0.3, 0.4 and 0.5 of notes in a figure.
+    **{"stroke: #000000": "stroke: currentColor"},
+    **dict.fromkeys(("#4c4c4c", "#4d4d4d", "#666666", "#7f7f7f", "#808080"), "var(--faint)"),
+}
 STYLE: Any = {
     "svg.fonttype": "none",
     "text.parse_math": False,  # a $ in a name is no formula
@@ -56,9 +61,18 @@ def picture(name: str, title: str, draw: Callable[..., Figure], *args: Any) -> M
         title: said by screen readers.
     """
     import matplotlib
+    from matplotlib.ticker import LogFormatter, LogLocator, NullFormatter
 
     with matplotlib.rc_context(STYLE | {"svg.hashsalt": name}):
         figure, file = draw(*args), StringIO()
+        for axes in figure.axes:
+            for axis in (axes.xaxis, axes.yaxis):
+                if isinstance(axis.get_major_formatter(), LogFormatter):  # which would write powers as formulas
+                    low, high = axis.get_view_interval()
+                    if high < 100 * low:
+                        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                    axis.set_major_formatter("{x:g}")
+                    axis.set_minor_formatter(NullFormatter())
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(file, format="svg", transparent=True, metadata=nothing)
     return inline(file.getvalue(), name, title)

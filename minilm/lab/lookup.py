@@ -100,7 +100,7 @@ def draw(example: Example, table: Table) -> Any:
     image = axes.imshow(table.weights.numpy(), cmap="cividis", vmin=0)
     for i, row in enumerate(table.weights.tolist()):
         for j, weight in enumerate(row):
-            colour = "white" if weight < table.weights.max() / 2 else "black"
+            colour = "white" if weight < table.weights.max() / 2 else "0.1"
             axes.text(j, i, show(weight) if weight else "", ha="center", va="center", color=colour, fontsize=9)
     name_ticks(axes, example.words, example.words)
     axes.set(title="Who reads whom", xlabel="is read", ylabel="asks")

@@ -65,13 +65,18 @@ def run(rival: str, gap: int, seed: int, steps: int) -> Outcome:
     language = language_with(gap)
     text = sentences(language, steps * BATCH, seed)
     training = TrainingConfig(steps=steps, batch_size=BATCH, warmup=min(20, steps), seed=seed)
-    shape = ModelConfig(context=text.inputs.shape[1], **SHAPE, **RIVALS[rival])
-    model = build_model(Config(model=shape, training=training), len(characters(language)))
+    model = rival_model(rival, language, training)
     slope = slope_through(model, text, gap)
     train(model, text, training)
     found = accuracy(model, sentences(language, HELD_OUT, seed, drawn="held out"))
     parameters = sum(p.numel() for p in model.parameters())
     return Outcome(rival, gap, seed, steps, found, slope, parameters, time.perf_counter() - began)
+
+
+def rival_model(rival: str, language: Riverbank, training: TrainingConfig) -> LanguageModel:
+    """An untrained model whose context is a sentence of `language`."""
+    shape = ModelConfig(context=len(language.sentences[0]) + 1, **SHAPE, **RIVALS[rival])
+    return build_model(Config(model=shape, training=training), len(characters(language)))
 
 
 def language_with(gap: int) -> Riverbank:

@@ -7,17 +7,14 @@ same sentence and what they write, the probes, and all that it takes to repeat t
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tyro
 
-from minilm.errors import UserError
+from minilm.lab import one_page
 from minilm.lab.options import read_options
-from minilm.paths import replace_text
 
 REPORT = "report.html"
 
@@ -43,39 +40,19 @@ def write_report(folder: Path) -> Path:
     """Write report.html into the sweep's folder, whole or not at all; returns its path."""
     from minilm.lab.report_data import read_sweep
 
-    text = render(read_sweep(folder))
     path = folder / REPORT
-    try:
-        replace_text(path, text)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+    one_page.write(path, render(read_sweep(folder)))
     return path
 
 
 def render(sweep: Any) -> str:
     """The page."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
     from minilm.lab import report_charts, report_reading, report_tables
 
-    # Names, texts and notes come from files: all are escaped but for the charts, which matplotlib escapes.
-    environment = Environment(
-        loader=PackageLoader("minilm.lab"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style, script = (
-        Markup((Path(__file__).parent / "templates" / name).read_text(encoding="utf-8"))
-        for name in ("page.css", "reading.js")
-    )
-    return environment.get_template("report.html.j2").render(
-        style=style,
-        script=script,
-        # The page allows this very script and nothing else to run, whatever gets into its text.
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    return one_page.render(
+        "report.html.j2",
+        styles=["page.css"],
+        scripts=["reading.js"],
         sweep=sweep,
         notes=report_tables.notes(sweep),
         verdicts=report_tables.verdicts(sweep),
