@@ -96,7 +96,7 @@ def commands() -> list[str]:
 
 
 # Minutes each; what they do is tested where they are.
-LONG = ("ablate", "bench", "distance", "kernels")
+LONG = ("ablate", "bench", "book", "distance", "kernels")
 
 
 @pytest.mark.slow

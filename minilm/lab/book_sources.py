@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minilm.config import Config, validate
+from minilm.config import Config
 from minilm.corpus import Corpus, load_corpus
 from minilm.errors import UserError
 from minilm.lab.distance import read_kept
@@ -24,6 +24,7 @@ from minilm.lab.report_data import Sweep, read_sweep
 from minilm.riverbank import Riverbank
 from minilm.runs import LoadedRun, load_run, read_metrics
 from minilm.session import prepare
+from minilm.settings import validate
 from minilm.training import Stop, train
 
 # Enough to find a name again and take what stood beside it, in well under a minute.
@@ -87,7 +88,7 @@ def gather(run: Path | None, ablation: Path | None, distance: Path | None) -> It
 def read_run(folder: Path) -> Trained:
     """A run that was made before; it has to be one of attention on Riverbank, of which the chapters speak."""
     run = load_run(folder, "last")
-    if run.config.corpus.source != "riverbank" or run.config.model.architecture != "transformer":
+    if (run.config.model.architecture, run.config.corpus.source) != ("transformer", "riverbank"):
         raise UserError(f"{folder}: the book speaks of a transformer trained on Riverbank, and this is another run")
     if not (folder / "metrics.jsonl").is_file():
         raise UserError(f"{folder}: holds no metrics.jsonl; name the folder of a run, not of a checkpoint")

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from minilm.__main__ import COMMANDS
-from minilm.config import TrainingConfig, load_config
+from minilm.config import TrainingConfig
 from minilm.corpus import baselines
 from minilm.lab import saturation
 from minilm.lab.arms import default_files, read_arms
@@ -25,6 +25,7 @@ from minilm.lab.leak import future_leak
 from minilm.lab.probes import ANSWERS
 from minilm.lab.recall import BATCH, chance, language_with, rival_model, sentences, slope_through
 from minilm.paths import packaged
+from minilm.settings import load_config
 
 FILTERS = {
     "fixed": lambda x, places: f"{x:.{places}f}",
@@ -66,6 +67,10 @@ REFERENCES = {
     ),
     "olsson2022": ("Olsson et al. 2022", "In-context Learning and Induction Heads. arXiv:2209.11895"),
     "radford2019": ("Radford et al. 2019", "Language Models are Unsupervised Multitask Learners. OpenAI"),
+    "su2021": (
+        "Su et al. 2021",
+        "RoFormer: Enhanced Transformer with Rotary Position Embedding. arXiv:2104.09864",
+    ),
     "vaswani2017": ("Vaswani et al. 2017", "Attention Is All You Need. arXiv:1706.03762"),
     "xiong2020": ("Xiong et al. 2020", "On Layer Normalization in the Transformer Architecture. arXiv:2002.04745"),
 }
