@@ -15,23 +15,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from minilm.cli import lay_over
 from minilm.config import Config
 from minilm.corpus import Corpus, load_corpus
 from minilm.errors import UserError
 from minilm.lab.distance import read_kept
 from minilm.lab.recall import Outcome
 from minilm.lab.report_data import Sweep, read_sweep
+from minilm.paths import packaged
 from minilm.riverbank import Riverbank
 from minilm.runs import LoadedRun, load_run, read_metrics
 from minilm.session import prepare
-from minilm.settings import validate
+from minilm.settings import read_layers
 from minilm.training import Stop, train
 
-# Enough to find a name again and take what stood beside it, in well under a minute.
+# Laid over configs/base.toml. Enough to find a name again and take what stood beside it, in well under a minute.
 SMALL: dict[str, Any] = {
     "model": {"n_layers": 2, "n_heads": 2, "width": 64, "context": 64},
     "corpus": {"characters": 200_000},
-    "training": {"steps": 300, "evaluate_every": 50, "evaluation_characters": 8192, "sample_every": 300},
+    "training": {"steps": 400, "evaluate_every": 50, "evaluation_characters": 20_000, "sample_every": 400},
 }
 
 
@@ -99,11 +101,12 @@ def read_run(folder: Path) -> Trained:
     return Trained(run, corpus, metrics, None)
 
 
-def train_small(folder: Path, settings: dict[str, Any] = SMALL) -> Trained:
+def train_small(folder: Path) -> Trained:
     """Train a small model for the page, saying nothing but how far it is."""
     began = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
-        run = prepare(validate(settings, {}), folder, resume=False, overwrite=False)
+        config = lay_over(*read_layers(packaged("configs/base.toml")), SMALL)
+        run = prepare(config, folder, resume=False, overwrite=False)
         train(run, Stop())
     seconds = time.perf_counter() - began
     metrics = read_metrics(folder / "metrics.jsonl")

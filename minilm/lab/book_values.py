@@ -19,7 +19,7 @@ from minilm.lab.claims import checks
 from minilm.lab.claims_lookup import article
 from minilm.lab.cost import Shape, dot_products, even_length
 from minilm.lab.effect import choose_answers, effect
-from minilm.lab.example import exact
+from minilm.lab.example import MATRICES, exact
 from minilm.lab.finding import Finding
 from minilm.lab.leak import future_leak
 from minilm.lab.probes import ANSWERS
@@ -82,6 +82,7 @@ def values(sources: Sources) -> dict[str, Any]:
     return {
         "cite": cite,
         "look": look,
+        "matrix": matrix,
         "flat": lambda word: exact(article())[1].flatness[place(article().words, word)],
         "found": found,
         "dead": saturation.DEAD,
@@ -116,6 +117,14 @@ def cite(key: str, where: str = "", *, within: bool = False) -> str:
         raise MissingError(f"{key}: there is no such reference")
     link = f"[{REFERENCES[key][0]}](#{key})" + (f", {where}" if where else "")
     return link if within else f"({link})"
+
+
+def matrix(name: str) -> str:
+    """One of the example's matrices, row by row."""
+    if name not in MATRICES:
+        raise MissingError(f"{name}: there is no such matrix")
+    rows = (", ".join(f"{float(x):g}" for x in row) for row in getattr(article(), name))
+    return "(" + " | ".join(rows) + ")"
 
 
 def look(name: str, step: str, **how: Any) -> float:
