@@ -20,6 +20,7 @@ COMMANDS = {
     "bench": ("minilm.lab.bench", "how fast it is here: training, time to a loss, writing, attention, start-up"),
     "kernels": ("minilm.lab.kernels", "explicit, tiled and fused attention: time and memory against length"),
     "distance": ("minilm.lab.distance", "recall against distance: attention, and a recurrence of equal size"),
+    "import": ("minilm.adopt", "a GPT-2 folder as a run that can be sampled and trained further"),
     "export": ("minilm.export", "a trained model as a folder that transformers loads"),
     "book": ("minilm.lab.book", "all of it as one page to read, with every number on it made anew"),
     "check": ("minilm.lab.check", "the exercises of the book, and whether an answer is right"),

@@ -32,7 +32,7 @@ class ModelConfig(Settings):
     causal: bool = Field(True, description="hide later positions from each position")
     scaled: bool = Field(True, description="divide attention scores by the square root of the key width")
     score: Literal["dot", "additive"] = Field("dot", description="of query and key: q . k or v . tanh(W q + U k)")
-    feed_forward: Literal["gelu", "squared_relu", "linear", "none"] = Field(
+    feed_forward: Literal["gelu", "gelu_tanh", "squared_relu", "linear", "none"] = Field(
         "gelu", description="feed-forward part of each block"
     )
     residual: bool = Field(True, description="add each part's output to the stream instead of replacing it")
@@ -86,7 +86,9 @@ class ModelConfig(Settings):
 class CorpusConfig(Settings):
     """The text."""
 
-    source: Literal["riverbank", "file", "hub"] = Field("riverbank", description="where the text comes from")
+    source: Literal["riverbank", "file", "hub", "none"] = Field(
+        "riverbank", description="where the text comes from; none: an imported model, which has no text yet"
+    )
     path: tuple[str, ...] = Field((), strict=False, description="file: texts (.txt .jsonl .csv .parquet) or folders")
     name: str | None = Field(None, description="hub: name of the dataset, such as karpathy/tiny_shakespeare")
     config: str | None = Field(None, description="hub: configuration of the dataset")

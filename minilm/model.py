@@ -47,14 +47,11 @@ class Nothing(nn.Module):
 
 
 def feed_forward_named(name: str, width: int) -> nn.Module:
-    """`gelu`, `squared_relu`; `linear`, the same two matrices with no bend between them; or `none`."""
+    """`gelu`, `gelu_tanh` (GPT-2's), `squared_relu`; `linear`, two matrices with no bend between; or `none`."""
     if name == "none":
         return Nothing()
-    bends: dict[str, Callable[[Tensor], Tensor]] = {
-        "gelu": F.gelu,
-        "squared_relu": squared_relu,
-        "linear": torch.positive,
-    }
+    gelus = {"gelu": nn.GELU(), "gelu_tanh": nn.GELU("tanh")}
+    bends: dict[str, Callable[[Tensor], Tensor]] = {"squared_relu": squared_relu, "linear": torch.positive, **gelus}
     return FeedForward(width, bends[name])
 
 

@@ -89,10 +89,20 @@ def clear(folder: Path) -> None:
 def start(
     folder: Path, config: Config, corpus: Corpus, model: LanguageModel, device: torch.device, precision: torch.dtype
 ) -> None:
-    """Make the folder with its settings and manifest."""
+    """Make the folder, empty but for what `describe` writes."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         clear(folder)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written to: {error.strerror}") from None
+    describe(folder, config, corpus, model, device, precision)
+
+
+def describe(
+    folder: Path, config: Config, corpus: Corpus, model: LanguageModel, device: torch.device, precision: torch.dtype
+) -> None:
+    """Write down the run's settings, and what it is made with."""
+    try:
         # The manifest first, since it marks the folder as ours.
         text = json.dumps(manifest(config, corpus, model, device, precision), indent=1, ensure_ascii=False)
         (folder / "manifest.json").write_text(text, encoding="utf-8")

@@ -93,6 +93,8 @@ def prepare(config: Config, folder: Path, *, resume: bool, overwrite: bool) -> R
     runs.load_weights(model, checkpoint.weights, str(folder / "last"))
     restore_optimizers(model, run.optimizers, checkpoint.optimizer)
     run.step, run.best = state["step"], state.get("best")
+    if "corpus_sha256" not in state:  # imported, and now has a text
+        runs.describe(folder, config, corpus, model, device, precision)
     return run
 
 
@@ -107,13 +109,17 @@ def check_memory(config: Config, n_characters: int) -> None:
 
 
 def check_settings(config: Config, state: dict[str, Any], folder: Path) -> None:
-    """A run goes on with the settings that it began with, but for a few."""
+    """A run goes on with the settings that it began with, but for a few; an imported one has begun with nothing."""
     began = validate(state["config"], {}, str(folder / "last" / "state.json")).model_dump()
+    free = {("training", key) for key in FREE_ON_RESUME}
+    if began["corpus"]["source"] == "none":
+        free |= {("training", key) for key in began["training"]}
+        free |= {("corpus", key) for key in began["corpus"] if key != "unit"} | {("model", "dropout")}
     problems = [
         f"{folder}: cannot go on: {table}.{key} was {began[table][key]!r} and is now {value!r}"
         for table, values in config.model_dump().items()
         for key, value in values.items()
-        if value != began[table][key] and not (table == "training" and key in FREE_ON_RESUME)
+        if value != began[table][key] and (table, key) not in free
     ]
     if config.training.steps < state["step"]:
         problems.append(

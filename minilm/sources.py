@@ -43,6 +43,8 @@ def open_source(config: CorpusConfig, seed: int) -> Source:
     if config.source == "riverbank":
         language = Riverbank.load(config.language)
         return Source("riverbank", [language.generate(config.characters, seed)], language)
+    if config.source == "none":
+        raise UserError("there is no text yet: name one to train on; what was imported came without")
     if config.source == "hub":
         return Source(str(config.name), read_hub(config))
     return open_files(config.path, config.column)

@@ -73,7 +73,7 @@ def refused_by_tyro(train_py, capsys, no_work):
         ("[model]\nlr = 1e-3\n", "model.lr: no such setting; did you mean training.learning_rate?"),
         ("[model]\nn-head = 2\n", "model.n-head: no such setting; did you mean model.n_heads?"),
         ("[model.deeper]\nwidth = 2\n", "model.deeper: no such setting"),
-        ("[corpus]\nsource = 'fiel'\n", "corpus.source = 'fiel': must be 'riverbank', 'file' or 'hub'"),
+        ("[corpus]\nsource = 'fiel'\n", "corpus.source = 'fiel': must be 'riverbank', 'file', 'hub' or 'none'"),
     ],
 )
 def test_cfg_1_misspelled_setting_in_a_file_is_refused(tmp_path, train_py, refusal, no_work, text, says):

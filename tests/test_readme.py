@@ -38,6 +38,7 @@ READING_ORDER = (
     "kernels",
     "interop",
     "export",
+    "adopt",
 )
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from minilm.checkpoint import STATE, read_state
-from minilm.corpus import Corpus, load_corpus
+from minilm.corpus import Corpus, number_text, read_text
 from minilm.errors import UserError
 from minilm.evaluation import Floor, Windows, make_windows, share_in_language, summarise, token_losses
 from minilm.lab.depth import ranks
@@ -139,11 +139,15 @@ def probe_run(
     if run.model.context < 2:
         raise UserError(f"{folder}: cannot be probed: with a context of 1 no position has a choice of what to read")
     seed = run.config.training.seed
-    corpus = corpus or load_corpus(run.config.corpus, context=run.config.model.context, seed=seed)
     # A run trained on another text would be measured against this one's floor, or on what it has learned by heart.
     checkpoint = next(path for path in (folder, folder / which, folder / "last") if (path / STATE).exists())
-    if (corpus.vocabulary, corpus.sha256) != (run.vocabulary, read_state(checkpoint).get("corpus_sha256")):
-        raise UserError(f"{folder}: the text ({corpus.description}) is not the one that the run was trained on")
+    known = read_state(checkpoint).get("corpus_sha256")
+    if corpus is None:
+        whole = read_text(run.config.corpus, seed=seed)
+        refuse_other_text(folder, whole.name, whole.sha256 == known)
+        corpus = number_text(whole, run.config.corpus, context=run.config.model.context, vocabulary=run.vocabulary)
+    same = (corpus.vocabulary, corpus.sha256) == (run.vocabulary, known)
+    refuse_other_text(folder, corpus.description, same)
     length = None if text is None else len(run.vocabulary.encode(text, what="text"))
     if length is not None and not 0 < length <= run.model.context:
         raise UserError(
@@ -154,3 +158,8 @@ def probe_run(
         return {"step": run.step, **probe(run.model, fresh, corpus, seed=seed, text=text)}
     except FloatingPointError as error:
         raise UserError(f"{folder}: cannot be probed: {error}") from None
+
+
+def refuse_other_text(folder: Path, name: str, same: bool) -> None:
+    if not same:
+        raise UserError(f"{folder}: the text ({name}) is not the one that the run was trained on")
