@@ -81,8 +81,9 @@ def test_it_stands_on_its_own_and_its_links_lead_somewhere(page):
 
 
 def test_nothing_of_the_templates_is_left(page):
-    shown = page.text
-    for left in ("{{", "{%", "```", "undefined", "nan "):
+    # But for what the model writes, which can be anything.
+    shown = Page(re.sub(r'<ul class="sample">.*?</ul>', "", page.raw, flags=re.DOTALL)).text
+    for left in ("{{", "{%", "```", "undefined", " nan "):
         assert left not in shown
     assert all(a.get("aria-label") for a in page.all("svg"))
 
