@@ -180,11 +180,29 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """All whole lines of a metrics.jsonl; a last one that was cut off in mid-write is left out."""
     try:
         records = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
-    except ValueError:
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
         records = [None]
-    if not all(isinstance(record, dict) and isinstance(record.get("step"), int) for record in records):
-        raise UserError(f"{path}: is damaged: a line is not JSON with a step")
+    if not all(map(is_record, records)):
+        raise UserError(f"{path}: is damaged: a line is not JSON with a step and its numbers")
     return records
+
+
+def is_record(record: Any) -> bool:
+    """Whether this is a line of metrics as it was written: a step and numbers, of an evaluation with its loss."""
+    if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+        return False
+    figures = {name: value for name, value in record.items() if name != "validation"}
+    if "validation" in record:
+        judged = record["validation"]
+        if not isinstance(judged, dict) or not isinstance(judged.get("facets", {}), dict) or "loss" not in judged:
+            return False
+        if ("floor" in judged) != ("excess" in judged):
+            return False
+        figures = {**figures, **judged, **judged.get("facets", {})}
+        figures.pop("facets", None)
+    return all(type(value) in (int, float) and abs(value) < 1e100 for value in figures.values())
 
 
 class LoadedRun(NamedTuple):

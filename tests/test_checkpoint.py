@@ -249,7 +249,7 @@ def test_damaged_metrics_are_refused_by_name(copied, refusal, on_text, content):
     file = copied / "metrics.jsonl"
     file.write_bytes(file.read_bytes() + content)
     message = refusal(start_run, on_text(), copied, resume=True)
-    assert message == f"{file}: is damaged: a line is not JSON with a step"
+    assert message == f"{file}: is damaged: a line is not JSON with a step and its numbers"
 
 
 def test_folder_that_cannot_be_made_is_refused(tmp_path, refusal, on_text):
