@@ -58,7 +58,10 @@ def leaves(tables: dict[str, Any], prefix: tuple[str, ...] = ()) -> list[tuple[s
 
 def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], Origins]:
     """A file merged over its chain of bases, and which file each value came from."""
-    resolved = path.resolve()
+    try:
+        resolved = path.resolve()
+    except (ValueError, OSError) as error:  # such as a NUL in it
+        raise UserError(f"{str(path)!r}: is no name of a file: {error}") from None
     if resolved in above:
         chain = " -> ".join(str(p) for p in (*above, resolved))
         raise UserError(f"{path}: base leads in a circle: {chain}")
@@ -97,7 +100,16 @@ def describe(problem: Any, origins: Origins, source: str) -> str:
     if problem["type"] == "value_error":
         return f"{origin}: {key}: {problem['ctx']['error']}"
     message = problem["msg"].removeprefix("Input ").replace("should be", "must be")
-    return f"{origin}: {key} = {problem['input']!r}: {message}"
+    return f"{origin}: {key} = {shown(problem['input'])}: {message}"
+
+
+def shown(value: Any, most: int = 200) -> str:
+    """A value as it was given, cut where it gets long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no number of more than 4300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def nearest(where: tuple[str, ...], known: list[tuple[str, ...]]) -> tuple[str, ...] | None:
