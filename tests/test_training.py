@@ -62,6 +62,20 @@ def test_seed_decides_all(on_text, train_in, tmp_path):
     assert not same(one, train_in(on_text(model=model, training={"seed": 1}), tmp_path / "other"))
 
 
+def test_each_step_has_windows_and_a_dropout_of_its_own(on_text, monkeypatch, train_in, tmp_path):
+    forward, windows, drops = LanguageModel.forward, set(), set()
+
+    def watched(model, tokens, **settings):
+        if model.training:
+            windows.add(str(tokens.tolist()))
+            drops.add(torch.rand(()).item())  # from the generator that dropout draws from
+        return forward(model, tokens, **settings)
+
+    monkeypatch.setattr(LanguageModel, "forward", watched)
+    train_in(on_text(), tmp_path / "run")
+    assert (len(windows), len(drops)) == (8, 8)
+
+
 def test_arms_see_the_same_batches(on_text, monkeypatch, train_in, tmp_path):
     seen: dict[str, list] = {}
     for arm in ({}, {"feed_forward": "none"}, {"causal": False}, {"n_layers": 1, "dropout": 0.5}):
