@@ -10,54 +10,13 @@ $ python train.py --resume                     go on where the last run stopped
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-from minilm.cli import parse, split_inputs
 from minilm.errors import run_main
-from minilm.paths import packaged
-from minilm.settings import to_toml
-
-
-@dataclass(frozen=True)
-class Options:
-    """A run."""
-
-    inputs: Annotated[
-        tyro.conf.Positional[tuple[str, ...]],
-        tyro.conf.arg(metavar="[SETTINGS.toml] [TEXT ...]", help="a settings file, texts to train on, both or neither"),
-    ] = ()
-    out: Annotated[str | None, tyro.conf.arg(metavar="FOLDER")] = None
-    """folder of the run; runs/NAME, after the last input, unless given"""
-    resume: bool = False
-    """continue the run in that folder from its last checkpoint"""
-    overwrite: bool = False
-    """remove the run that is in that folder first"""
-    print_config: bool = False
-    """print the resolved settings and stop"""
-
-
-def default_settings(inputs: tuple[str, ...]) -> Path:
-    """Riverbank's settings, or those for ordinary text where texts are given."""
-    _, texts = split_inputs(inputs)
-    return packaged("configs/shakespeare.toml" if texts else "configs/base.toml")
+from minilm.train import main as train
 
 
 def main() -> int:
-    options, config = parse(
-        Options, sys.argv[1:], default_settings, prog="python train.py", description=(__doc__ or "").strip()
-    )
-    if options.print_config:
-        print(to_toml(config), end="")
-        return 0
-    from minilm.session import start_run  # imports torch, which --help has no need of
-
-    name = Path(options.inputs[-1]).stem if options.inputs else "base"
-    folder = Path(options.out) if options.out else Path("runs") / name
-    return start_run(config, folder, resume=options.resume, overwrite=options.overwrite)
+    return train(sys.argv[1:], prog="python train.py")
 
 
 if __name__ == "__main__":

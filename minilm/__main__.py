@@ -10,6 +10,7 @@ from minilm.errors import UserError, run_main
 
 # Each module brings its own options in `main(argv)` and is imported only when called.
 COMMANDS = {
+    "train": ("minilm.train", "train a model; `python train.py` in a source tree does the same"),
     "sample": ("minilm.sample", "write with a trained model"),
     "lookup": ("minilm.lab.lookup", "the four-word lookup, step by step, with every number"),
     "claims": ("minilm.lab.claims", "every claim of the article, measured"),
@@ -35,8 +36,6 @@ def usage() -> str:
         [
             "usage: python -m minilm COMMAND [OPTIONS]",
             "",
-            "Training is `python train.py`. The other commands:",
-            "",
             *lines,
             "",
             "python -m minilm COMMAND --help tells the options of one.",
@@ -54,6 +53,11 @@ def main() -> int:
         advice = f"; did you mean {near[0]}?" if near else ""
         raise UserError(f"{argv[0]}: no such command{advice}\n{usage()}")
     return importlib.import_module(COMMANDS[argv[0]][0]).main(argv[1:])
+
+
+def run() -> None:
+    """The console script `minilm`."""
+    run_main(main)
 
 
 if __name__ == "__main__":

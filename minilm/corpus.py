@@ -86,6 +86,9 @@ class Corpus:
     language: Riverbank | None  # whose truth is known, if it is
     notes: tuple[str, ...]  # what is worth knowing before a long run
 
+    def __repr__(self) -> str:
+        return f"<corpus: {self.description}, {len(self.vocabulary)} different ones>"
+
 
 def load_corpus(config: CorpusConfig, *, context: int, seed: int) -> Corpus:
     """Read the text, number its pieces, split it, and check that it can be trained on.

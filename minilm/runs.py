@@ -214,6 +214,12 @@ class LoadedRun(NamedTuple):
     step: int
     loss: float | None
 
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        loss = "none yet" if self.loss is None else f"{self.loss:.4f}"
+        units = f"{len(self.vocabulary)} {self.vocabulary.noun}s"
+        return f"<run: {parameters:,} parameters, {units}, step {self.step}, validation loss {loss}>"
+
 
 def load_run(path: str | Path, which: str = "best") -> LoadedRun:
     """Load a run's folder, or one checkpoint's, onto the CPU in evaluation mode.

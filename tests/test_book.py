@@ -8,7 +8,7 @@ import pytest
 import torch
 from markupsafe import Markup
 
-from minilm import attention
+from minilm.attention import dot_product
 from minilm.lab import book_code, book_figures, book_prose, book_tables, book_values, book_widgets
 from minilm.lab.book import main
 from minilm.lab.book_code import MissingError, excerpt, output, source
@@ -43,7 +43,7 @@ def test_every_chapter_has_its_question_code_number_picture_and_exercise():
 
 def test_code_that_is_shown_is_the_code_that_runs():
     whole = words_of(source("minilm.attention:dot_product"))
-    assert " ".join(inspect.getsource(attention.dot_product).split()) in whole
+    assert " ".join(inspect.getsource(dot_product).split()) in whole
     assert "minilm/attention.py, dot_product, from line" in whole
     for words, settings in fenced("source"):
         assert source(words, settings.get("from"), settings.get("to"))

@@ -1,5 +1,6 @@
 """The worked example: every digit, both ways; and what is printed."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -91,11 +92,10 @@ def test_by_hand_without_printed_digits_goes_on_from_its_own(article):
 
 
 def test_it_is_the_attention_that_trains(article, monkeypatch):
-    import minilm.attention
-
+    module = importlib.import_module("minilm.attention")
     calls = []
-    real = minilm.attention.attention
-    monkeypatch.setattr(minilm.attention, "attention", lambda *a, **k: calls.append(a) or real(*a, **k))
+    real = module.attention
+    monkeypatch.setattr(module, "attention", lambda *a, **k: calls.append(a) or real(*a, **k))
     steps, table = exact(article)
     assert len(calls) == 1
     weights = torch.tensor(steps.exponentials) / steps.total[0]

@@ -34,6 +34,7 @@ READING_ORDER = (
     "runs",
     "training",
     "session",
+    "train",
     "sample",
     "kernels",
     "interop",

@@ -126,13 +126,14 @@ def mean(values: Any) -> float:
 
 
 def probe_run(
-    folder: Path, which: str = "last", *, corpus: Corpus | None = None, text: str | None = None
+    folder: str | Path, which: str = "last", *, corpus: Corpus | None = None, text: str | None = None
 ) -> dict[str, Any]:
     """`probe` on a run's checkpoint, with its step; the corpus is made anew from the run's settings unless given.
 
     Raises:
         UserError: the run or its text cannot be had any more, or its scores are no numbers.
     """
+    folder = Path(folder)
     run = load_run(folder, which)
     if run.config.model.architecture != "transformer":
         raise UserError(f"{folder}: cannot be probed: a recurrent model has no attention to look into")
