@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from minilm.corpus import Corpus, evaluation_windows
+from minilm.distributed import Team
 from minilm.generation import generate
 from minilm.model import LanguageModel
 from minilm.modes import evaluating
@@ -76,12 +78,13 @@ def token_losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     return torch.cat(losses).view(targets.shape).double().cpu()
 
 
-def evaluate(model: nn.Module, windows: Windows) -> dict[str, Any]:
+def evaluate(model: nn.Module, windows: Windows, team: Team | None = None) -> dict[str, Any]:
     """Loss in nats per character (or other unit) and in bits per byte, by which models of any unit compare.
 
-    Where the floor is known also floor, excess and excess per facet.
+    Where the floor is known also floor, excess and excess per facet. The processes of `team` share the work.
     """
-    result = summarise(token_losses(model, windows.inputs, windows.targets), windows.floor)
+    losses = (team or Team()).rows(partial(token_losses, model), windows.inputs, windows.targets)
+    result = summarise(losses, windows.floor)
     return {**result, "bits_per_byte": bits_per_byte(result["loss"], windows.targets, windows.sizes)}
 
 

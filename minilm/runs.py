@@ -176,6 +176,19 @@ class Metrics:
             self.file.close()
 
 
+class NoMetrics:
+    """What a process that writes no files has in their place."""
+
+    def write(self, **record: Any) -> None:
+        """Nothing."""
+
+    def __enter__(self) -> NoMetrics:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing either."""
+
+
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """All whole lines of a metrics.jsonl; a last one that was cut off in mid-write is left out."""
     try:

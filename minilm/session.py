@@ -5,6 +5,7 @@ Whatever can be refused is refused before the folder is touched.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from minilm.checkpoint import read_checkpoint
 from minilm.config import Config
 from minilm.corpus import baselines, evaluation_windows, number_text, read_text
 from minilm.device import choose_device, choose_precision, is_out_of_memory, physical_memory, type_name
+from minilm.distributed import Team, join, restarted
 from minilm.errors import UserError
 from minilm.evaluation import bits_per_byte, share_in_language
 from minilm.optim import restore_optimizers
@@ -44,7 +46,12 @@ def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: 
     """
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
-    run = prepare(config, folder, resume=resume, overwrite=overwrite)
+    if restarted() and runs.is_used(folder):
+        resume, overwrite = True, False  # torchrun gives the words that we were first started with
+    team, device = join(choose_device(config.training.device))
+    if not team.first:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (as long as we run)
+    run = prepare(config, folder, resume=resume, overwrite=overwrite, team=team, device=device)
     print(opening(run))
     with Stop() as stop:
         try:
@@ -63,14 +70,26 @@ def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: 
             name = signal.Signals(stop.signal).name
             print(f"{name}: stopped after step {run.step}, which is saved; the same command with --resume goes on.")
             return 128 + stop.signal
-    print(closing(run))
+    if team.first:
+        print(closing(run))
+    team.leave()
     return 0
 
 
-def prepare(config: Config, folder: Path, *, resume: bool, overwrite: bool) -> Run:
+def prepare(
+    config: Config,
+    folder: Path,
+    *,
+    resume: bool,
+    overwrite: bool,
+    team: Team | None = None,
+    device: torch.device | None = None,
+) -> Run:
     """All that training needs, with the folder made or the checkpoint restored."""
-    runs.check_folder(folder, resume=resume, overwrite=overwrite)
-    device = choose_device(config.training.device)
+    team = team or Team()
+    team.first_does(lambda: runs.check_folder(folder, resume=resume, overwrite=overwrite))
+    team.first_does(lambda: check_share(config, team))
+    device = device or choose_device(config.training.device)
     # A run that was killed before its first save is resumed from its start.
     checkpoint = read_checkpoint(folder / "last", optimizer=True) if resume and (folder / "last").is_dir() else None
     if checkpoint:
@@ -86,15 +105,18 @@ def prepare(config: Config, folder: Path, *, resume: bool, overwrite: bool) -> R
     corpus = number_text(text, config.corpus, context=config.model.context, vocabulary=kept)
     check_memory(config, len(corpus.vocabulary))
     model = runs.build_model(config, len(corpus.vocabulary)).to(device)
-    run = Run(config, folder, corpus, model, device, precision)
     if checkpoint is None:
-        runs.start(folder, config, corpus, model, device, precision)
-        return run
+        team.first_does(lambda: runs.start(folder, config, corpus, model, device, precision))
+        return Run(config, folder, corpus, model, device, precision, team=team)
     runs.load_weights(model, checkpoint.weights, str(folder / "last"))
+    run = Run(config, folder, corpus, model, device, precision, team=team)
     restore_optimizers(model, run.optimizers, checkpoint.optimizer)
     run.step, run.best = state["step"], state.get("best")
     if "corpus_sha256" not in state:  # imported, and now has a text
-        runs.describe(folder, config, corpus, model, device, precision)
+        team.first_does(lambda: runs.describe(folder, config, corpus, model, device, precision))
+    began_with = state.get("processes", team.size)
+    if began_with != team.size and team.first:
+        print(f"note: {began_with} processes began this run and {team.size} go on: sums round differently")
     return run
 
 
@@ -105,6 +127,16 @@ def check_memory(config: Config, n_characters: int) -> None:
         raise UserError(
             f"the model needs {needed / 1e9:,.0f} GB at least, and this machine has {there / 1e9:,.0f}: "
             "try a smaller --model.width or --model.n-layers"
+        )
+
+
+def check_share(config: Config, team: Team) -> None:
+    """Every process has to get the same number of windows, for the mean of means to be the mean."""
+    total = config.training.batch_size * config.training.accumulation
+    if total % team.size:
+        raise UserError(
+            f"training.batch_size {config.training.batch_size} x training.accumulation "
+            f"{config.training.accumulation} = {total} windows cannot be shared evenly by {team.size} processes"
         )
 
 

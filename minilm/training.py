@@ -23,6 +23,7 @@ from minilm.checkpoint import write_checkpoint
 from minilm.config import Config
 from minilm.corpus import Corpus, batch
 from minilm.device import multiply_in, type_name
+from minilm.distributed import Team
 from minilm.errors import UserError
 from minilm.evaluation import evaluate, make_windows
 from minilm.generation import generate
@@ -44,16 +45,21 @@ class Run:
     step: int = 0  # steps done
     best: dict[str, float] | None = None  # {"step", "loss"} of the lowest validation loss
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
+    team: Team = field(default_factory=Team)  # the processes that train it together
 
     def __post_init__(self) -> None:
+        self.network = self.team.wrap(self.model)  # what is trained; a wrapper where there are several
         self.optimizers = make_optimizers(self.model, self.config.training, self.precision)
 
     def save(self, name: str, **extra: Any) -> None:
         """Write the checkpoint `name`; the one before it stays whole if that fails."""
+        if not self.team.first:
+            return
         state = {
             "step": self.step,
             "best": self.best,
             "precision": type_name(self.precision),
+            "processes": self.team.size,
             **extra,
             "config": self.config.model_dump(),
             "vocabulary": self.corpus.vocabulary.definition,
@@ -110,13 +116,20 @@ def train(run: Run, stop: Stop) -> None:
     settings, model = run.config.training, run.model
     windows = make_windows(run.corpus, context=model.context, max_characters=settings.evaluation_characters)
     interval = 0.5 if sys.stderr.isatty() else 10  # a log file needs fewer lines than a terminal
-    bar = tqdm(total=settings.steps, initial=run.step, unit="step", mininterval=interval, ascii=True)
-    with bar, runs.Metrics(run.folder, run.step) as metrics:
+    bar = tqdm(
+        total=settings.steps,
+        initial=run.step,
+        unit="step",
+        mininterval=interval,
+        ascii=True,
+        disable=not run.team.first,
+    )
+    with bar, runs.Metrics(run.folder, run.step) if run.team.first else runs.NoMetrics() as metrics:
         model.train()
-        began, counted = time.perf_counter(), 0
-        while run.step < settings.steps and stop.signal is None:
+        began, counted, asked = time.perf_counter(), 0, None
+        while run.step < settings.steps and (asked := run.team.agreed(stop.signal)) is None:
             # Dropout draws from torch's own generator, which nothing else uses in a step.
-            torch.manual_seed(stream_seed(settings.seed, "dropout", run.step))
+            torch.manual_seed(stream_seed(settings.seed, run.team.own("dropout"), run.step))
             factor = learning_rate_factor(run.step, settings)
             set_learning_rate(run.optimizers, factor)
             step_loss = backward(run)
@@ -134,33 +147,37 @@ def train(run: Run, stop: Stop) -> None:
             last = run.step == settings.steps
             if last or run.step % settings.evaluate_every == 0:
                 speed = counted * characters_per_step(run.config) / (time.perf_counter() - began)
-                result = evaluate(model, windows)
+                result = evaluate(model, windows, run.team)
                 # Good gradients can still have thrown the weights too far: these must not be saved.
                 refuse_non_finite(run.step, rate, {"validation loss": result["loss"]})
                 metrics.write(step=run.step, validation=result, characters_per_second=round(speed))
                 bar.write(describe(run.step, step_loss, result, f"{speed:,.0f} {run.corpus.vocabulary.noun}s/s"))
                 run.keep(result["loss"])
                 began, counted = time.perf_counter(), 0
-            if run.step % settings.sample_every == 0 and not last:
+            if run.step % settings.sample_every == 0 and not last and run.team.first:
                 bar.write(sample(run))
+        if stop.signal is None and asked is not None:
+            stop.signal = asked  # another process was asked
         if stop.signal is not None:
             run.save("last")
 
 
 def backward(run: Run) -> float:
-    """Add up the gradients of one step's windows; returns their mean loss."""
+    """Add up the gradients of one step's windows, this process's share of them; returns the mean loss of all."""
     settings = run.config.training
     size = settings.batch_size * settings.accumulation
     draw = generator(settings.seed, "batches", run.step)
     inputs, targets = batch(run.corpus.train, context=run.model.context, batch_size=size, generator=draw)
+    inputs, targets = run.team.share(inputs), run.team.share(targets)
+    passes = list(zip(inputs.split(settings.batch_size), targets.split(settings.batch_size), strict=True))
     total = torch.zeros((), device=run.device)
-    for x, y in zip(inputs.split(settings.batch_size), targets.split(settings.batch_size), strict=True):
-        with multiply_in(run.precision, run.device):
-            logits = run.model(x.to(run.device))  # (batch, T, V)
-        part = loss(logits.float(), y.to(run.device)) / settings.accumulation
+    for number, (x, y) in enumerate(passes, start=1):
+        with multiply_in(run.precision, run.device), run.team.averaging(run.network, now=number == len(passes)):
+            logits = run.network(x.to(run.device))  # (batch, T, V)
+        part = loss(logits.float(), y.to(run.device)) / (len(inputs) / len(x))
         part.backward()
         total += part.detach()
-    return total.item()
+    return run.team.mean(total).item()
 
 
 def refuse_non_finite(step: int, rate: float, figures: dict[str, float]) -> None:

@@ -26,6 +26,7 @@ READING_ORDER = (
     "vocabulary",
     "corpus",
     "device",
+    "distributed",
     "muon",
     "optim",
     "checkpoint",
