@@ -90,7 +90,7 @@ def test_ddp_1_to_3_two_processes_train_what_one_does(tiny_text, tmp_path, train
 def test_ddp_3_a_refusal_is_told_once_and_ends_all(tiny_text, tmp_path):
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "config.toml").write_text("mine", encoding="utf-8")
-    code, out, err = finish(torchrun(tiny_text, cwd=tmp_path))
+    code, _, err = finish(torchrun(tiny_text, cwd=tmp_path))
     assert code != 0
     assert err.count("no run of minilm's made that") == 1
     assert (tmp_path / "two" / "config.toml").read_text(encoding="utf-8") == "mine"
@@ -124,7 +124,7 @@ def test_a_killed_process_takes_the_other_and_a_restart_goes_on(tiny_text, tmp_p
         wait_for(lambda: len(read_metrics(tmp_path / "two" / "metrics.jsonl")) > before + 5)
         process.send_signal(signal.SIGTERM)
         began = time.monotonic()
-        code, out, err = finish(process)
+        code, out, _ = finish(process)
         assert time.monotonic() - began < 60
         assert code != 0
         assert "resumed     after step" in out
