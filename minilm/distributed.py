@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -120,3 +121,19 @@ def join(device: torch.device) -> tuple[Team, torch.device]:
 def restarted() -> bool:
     """Whether torchrun has started us anew after a failure (--max-restarts)."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+class NoMetrics:
+    """What a process that writes no files has in place of metrics.jsonl."""
+
+    def write(self, **record: Any) -> None:
+        """Nothing."""
+
+    def sample(self, step: int, text: str) -> None:
+        """Nothing."""
+
+    def __enter__(self) -> NoMetrics:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing either."""

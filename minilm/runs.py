@@ -164,6 +164,9 @@ class Metrics:
         except OSError as error:
             raise self._refusal(error) from None
 
+    def sample(self, step: int, text: str) -> None:
+        """Samples stand in samples.txt; a record of another kind may show them too."""
+
     def _refusal(self, error: OSError) -> UserError:
         advice = "what was saved before stands. Make room or rights, then go on with --resume"
         return UserError(f"{self.path}: cannot be written: {error.strerror}; {advice}")
@@ -174,19 +177,6 @@ class Metrics:
     def __exit__(self, *_: object) -> None:
         with suppress(OSError):  # of a line that could not be written, which `write` has told of
             self.file.close()
-
-
-class NoMetrics:
-    """What a process that writes no files has in their place."""
-
-    def write(self, **record: Any) -> None:
-        """Nothing."""
-
-    def __enter__(self) -> NoMetrics:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing either."""
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ Whatever can be refused is refused before the folder is touched.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -39,8 +40,8 @@ FREE_ON_RESUME = (
 )
 
 
-def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: bool = False) -> int:
-    """Train in `folder`; returns the exit code.
+def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: bool = False, log: str = "none") -> int:
+    """Train in `folder`, with event files where `log` is "tensorboard"; returns the exit code.
 
     0 when finished, 1 when the numbers ran away, 128 + the signal's number when stopped by one.
     """
@@ -52,6 +53,9 @@ def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: 
     if not team.first:
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (as long as we run)
     run = prepare(config, folder, resume=resume, overwrite=overwrite, team=team, device=device)
+    if log == "tensorboard":
+        # In the lab, which the package is complete without: so it is imported here, when asked for.
+        run.record = importlib.import_module("minilm.lab.events").Events
     print(opening(run))
     with Stop() as stop:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -36,6 +36,8 @@ class Options:
     """continue the run in that folder from its last checkpoint"""
     overwrite: bool = False
     """remove the run that is in that folder first"""
+    log: Literal["none", "tensorboard"] = "none"
+    """also write event files for this program, into RUN/events"""
     print_config: bool = False
     """print the resolved settings and stop"""
 
@@ -58,4 +60,4 @@ def main(argv: list[str] | None = None, prog: str = "python -m minilm train") ->
 
     name = Path(options.inputs[-1]).stem if options.inputs else "base"
     folder = Path(options.out) if options.out else Path("runs") / name
-    return start_run(config, folder, resume=options.resume, overwrite=options.overwrite)
+    return start_run(config, folder, resume=options.resume, overwrite=options.overwrite, log=options.log)

@@ -11,6 +11,7 @@ import math
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,18 @@ from minilm.checkpoint import write_checkpoint
 from minilm.config import Config
 from minilm.corpus import Corpus, batch
 from minilm.device import multiply_in, type_name
-from minilm.distributed import Team
+from minilm.distributed import NoMetrics, Team
 from minilm.errors import UserError
 from minilm.evaluation import evaluate, make_windows
 from minilm.generation import generate
 from minilm.model import LanguageModel, loss
 from minilm.optim import learning_rate_factor, make_optimizers, optimizer_tensors, set_learning_rate
 from minilm.streams import generator, stream_seed
+
+
+def metrics_of(run: Run) -> runs.Metrics:
+    """metrics.jsonl, open at the step that the run is at."""
+    return runs.Metrics(run.folder, run.step)
 
 
 @dataclass
@@ -46,6 +52,7 @@ class Run:
     best: dict[str, float] | None = None  # {"step", "loss"} of the lowest validation loss
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
     team: Team = field(default_factory=Team)  # the processes that train it together
+    record: Callable[[Run], runs.Metrics] = metrics_of  # opens what is written down of each step
 
     def __post_init__(self) -> None:
         self.network = self.team.wrap(self.model)  # what is trained; a wrapper where there are several
@@ -124,7 +131,7 @@ def train(run: Run, stop: Stop) -> None:
         ascii=True,
         disable=not run.team.first,
     )
-    with bar, runs.Metrics(run.folder, run.step) if run.team.first else runs.NoMetrics() as metrics:
+    with bar, run.record(run) if run.team.first else NoMetrics() as metrics:
         model.train()
         began, counted, asked = time.perf_counter(), 0, None
         while run.step < settings.steps and (asked := run.team.agreed(stop.signal)) is None:
@@ -155,7 +162,9 @@ def train(run: Run, stop: Stop) -> None:
                 run.keep(result["loss"])
                 began, counted = time.perf_counter(), 0
             if run.step % settings.sample_every == 0 and not last and run.team.first:
-                bar.write(sample(run))
+                text = sample(run)
+                metrics.sample(run.step, text)
+                bar.write(text)
         if stop.signal is None and asked is not None:
             stop.signal = asked  # another process was asked
         if stop.signal is not None:
