@@ -26,6 +26,7 @@ from minilm.riverbank import Riverbank
 from minilm.streams import generator
 
 CHARACTERS_AT_ONCE = 16_384
+SCORES_AT_ONCE = 1 << 24  # one for each character that there is, which may be many: 64 MB
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ def floor_of(texts: list[str], language: Riverbank) -> Floor:
 def token_losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     """-log p of every target, in evaluation mode: (n, T), (n, T) -> (n, T) float64 on the CPU."""
     device = next(model.parameters()).device
-    rows = max(1, CHARACTERS_AT_ONCE // inputs.shape[1])
+    at_once = min(CHARACTERS_AT_ONCE, SCORES_AT_ONCE // (int(targets.max()) + 1))  # V is that at least
+    rows = max(1, at_once // inputs.shape[1])
     losses = []
     with evaluating(model):
         for x, y in zip(inputs.split(rows), targets.split(rows), strict=True):

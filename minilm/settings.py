@@ -73,7 +73,7 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
     if base is None:
         return own, origins
     if not isinstance(base, str):
-        raise UserError(f"{path}: base is {base!r}, wanted the name of a file in quotes")
+        raise UserError(f"{path}: base is {shown(base)}, wanted the name of a file in quotes")
     below, origins_below = read_layers(path.parent / base, (*above, resolved))
     below = {name: table for name, table in below.items() if name not in WHAT_FOR}
     return merge(below, own), {**{key: file for key, file in origins_below.items() if key[0] in below}, **origins}

@@ -104,6 +104,15 @@ def test_token_losses_are_minus_log_p_and_leave_the_mode_alone(monkeypatch):
     torch.testing.assert_close(found, expected.double(), rtol=1e-5, atol=1e-5)
 
 
+def test_many_different_characters_are_scored_few_at_a_time():
+    model = LanguageModel(64_000, width=4, context=8, n_layers=1, n_heads=1)
+    rows = []
+    model.register_forward_hook(lambda _, given, __: rows.append(len(given[0])))
+    tokens = torch.full((70, 8), 63_999)
+    token_losses(model, tokens, tokens)
+    assert rows == [32, 32, 6]  # 32 x 8 x 64,000 scores of four bytes are 64 MB
+
+
 def test_no_known_character_means_no_excess(riverbank):
     windows = make_windows(riverbank, context=1, max_characters=1)
     result = evaluate(LanguageModel(len(riverbank.vocabulary), width=8, context=1, n_layers=1, n_heads=1), windows)

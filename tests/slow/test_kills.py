@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections import Counter
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 from conftest import trained_run
 from test_resume import what_matters
+from tqdm import tqdm
 
 from minilm.checkpoint import read_checkpoint
 from minilm.errors import run_main
@@ -41,6 +43,7 @@ def begin(config, folder: Path, log: Path) -> int:
         return process
     code = 1
     try:
+        tqdm.set_lock(threading.RLock())  # its own is shared with forks, and one that is killed while it holds it...
         sys.stdout = sys.stderr = log.open("a", encoding="utf-8")
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
