@@ -159,8 +159,8 @@ def test_run_is_named_after_the_last_input(train_py, monkeypatch, tmp_path):
     assert train_py(settings, "texts/my.txt", "--resume") == 0
     assert train_py(settings, "--out", "elsewhere", "--overwrite") == 0
     assert [folder.as_posix() for folder, _ in found] == ["runs/base", "runs/settings", "runs/my", "elsewhere"]
-    assert found[2][1] == {"resume": True, "overwrite": False}
-    assert found[3][1] == {"resume": False, "overwrite": True}
+    assert found[2][1] == {"resume": True, "overwrite": False, "log": "none"}
+    assert found[3][1] == {"resume": False, "overwrite": True, "log": "none"}
 
 
 def test_commands_are_listed(minilm, capsys):
