@@ -244,7 +244,7 @@ def load_run(path: str | Path, which: str = "best") -> LoadedRun:
         whole = folder.name == "best" and (other / "state.json").exists()
         raise UserError(f"{error}; --which last takes {other} instead" if whole else str(error)) from None
     config = validate(checkpoint.state["config"], {}, str(folder / "state.json"))
-    vocabulary = read_units(config.corpus.unit, checkpoint.state["vocabulary"])
+    vocabulary = read_units(config.corpus.unit, checkpoint.state["vocabulary"], folder)
     if least_size(config, len(vocabulary)) > sum(tensor.numel() for tensor in checkpoint.weights.values()):
         raise UserError(f"{folder}: state.json has the settings of a larger model than model.safetensors holds")
     model = build_model(config, len(vocabulary))

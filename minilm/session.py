@@ -105,7 +105,7 @@ def prepare(
     text = read_text(config.corpus, seed=config.training.seed)
     if text.sha256 != state.get("corpus_sha256", text.sha256):
         raise UserError(f"{folder}: cannot go on: the text is not the one that the run began with ({text.name})")
-    kept = read_units(config.corpus.unit, state["vocabulary"]) if state else None
+    kept = read_units(config.corpus.unit, state["vocabulary"], folder / "last") if state else None
     corpus = number_text(text, config.corpus, context=config.model.context, vocabulary=kept)
     check_memory(config, len(corpus.vocabulary))
     model = runs.build_model(config, len(corpus.vocabulary)).to(device)

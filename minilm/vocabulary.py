@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -198,9 +199,16 @@ class Pieces:
 Units = Vocabulary | Pieces
 
 
-def read_units(unit: str, definition: str) -> Units:
-    """The vocabulary that was kept as `definition`."""
-    return Vocabulary(definition) if unit == "char" else Pieces(definition)
+def read_units(unit: str, definition: str, where: Path) -> Units:
+    """The vocabulary that was kept as `definition` in the checkpoint `where`."""
+    units = Vocabulary(definition) if unit == "char" else Pieces(definition)
+    try:
+        len(units)
+    except UserError:
+        raise
+    except Exception as error:  # the library raises nothing finer
+        raise UserError(f"{where / 'state.json'}: its vocabulary cannot be read: {error}") from None
+    return units
 
 
 def learn_pairs(texts: Iterable[str], size: int) -> Pieces:

@@ -176,6 +176,15 @@ def test_config_that_does_not_fit_the_weights_is_refused(copied, refusal):
     assert refusal(load_run, copied, "last").startswith(f"{copied / 'last' / STATE}: model.n_lairs: no such setting")
 
 
+@pytest.mark.parametrize("definition", ["x", "{}", '{"model": {"type": "BPE"}}'])
+def test_vocabulary_that_is_none_is_refused(copied, refusal, definition):
+    state = json.loads((copied / "last" / STATE).read_text("utf-8"))
+    state["config"]["corpus"]["unit"] = "bpe"
+    rewrite_state(copied / "last", config=state["config"], vocabulary=definition)
+    message = refusal(load_run, copied, "last")
+    assert message.startswith(f"{copied / 'last' / STATE}: its vocabulary cannot be read: ")
+
+
 def test_loaded_run_is_the_one_that_was_trained(finished, on_text, train_in, tmp_path):
     run = train_in(on_text(), tmp_path / "again")
     for which in ("last", "best"):

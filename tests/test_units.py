@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -54,7 +55,7 @@ def test_cutting_a_long_text_changes_no_number(text, length):
 
 def test_pairs_are_learned_again_the_same_and_kept_as_text():
     assert learn_pairs([FOX], 300) == PAIRS
-    assert read_units("bpe", PAIRS.definition).encode(FOX).tolist() == PAIRS.encode(FOX).tolist()
+    assert read_units("bpe", PAIRS.definition, Path()).encode(FOX).tolist() == PAIRS.encode(FOX).tolist()
     assert 256 < len(PAIRS) <= 300
     assert len(PAIRS.encode(FOX)) < len(FOX) / 2
     assert json.loads(PAIRS.definition)["model"]["type"] == "BPE"
@@ -87,7 +88,7 @@ def test_validation_can_be_a_text_of_its_own(tmp_path, tiny_text, refusal):
 def test_bits_per_byte_of_a_uniform_guess():
     """Bytes: 8 bits each. Characters: log2 V bits, spread over the bytes that a character has."""
     assert math.isclose(bits_per_byte(math.log(256), Pieces().encode("aé€")[None], Pieces().sizes), 8)
-    letters = read_units("char", "aé€")
+    letters = read_units("char", "aé€", Path())
     assert math.isclose(bits_per_byte(math.log(3), letters.encode("aé€")[None], letters.sizes), 3 * math.log2(3) / 6)
 
 
