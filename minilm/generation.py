@@ -59,7 +59,10 @@ def filtered(logits: Tensor, *, temperature: float, top_k: int | None, top_p: fl
     logits = logits.double()
     # With the largest at 0, no division, however small the temperature, can overflow upwards.
     logits = (logits - logits.amax(-1, keepdim=True)) / temperature
-    probabilities, order = logits.softmax(-1).sort(dim=-1, descending=True, stable=True)
+    probabilities = logits.softmax(-1)
+    if top_k is None and top_p is None:
+        return probabilities
+    probabilities, order = probabilities.sort(dim=-1, descending=True, stable=True)
     if top_k is not None:
         probabilities[:, top_k:] = 0
     if top_p is not None:

@@ -37,8 +37,9 @@ def fused(
             exact = [x.float() for x in (query, key, value)]
             return fused(*exact, scale=scale, causal=causal, padding=padding, dropout=dropout).to(value.dtype)
     n_query, n_key = query.shape[-2], key.shape[-2]
-    if padding is None and (n_query == n_key or not causal):
-        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal, scale=scale)
+    hides = causal and n_query > 1  # the last position alone may read all, as in writing
+    if padding is None and (n_query == n_key or not hides):
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=hides, scale=scale)
     mask = visible(n_query, n_key, causal=causal, padding=padding, device=query.device)
     # PyTorch's kernels differ on rows that may read nothing, some giving NaN. Such a row is
     # let read everything, and its answer replaced by zeros.
