@@ -94,7 +94,7 @@ def test_time_to_a_loss_is_that_of_the_first_evaluation_there(bench, tiny_text, 
 
     scored = []
 
-    def slow(model, windows):
+    def slow(model, windows, *_):
         scored.append(windows.targets.numel())
         time.sleep(0.2)
         return {"loss": 5.0 - len(scored)}
