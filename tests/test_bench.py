@@ -97,7 +97,7 @@ def test_time_to_a_loss_is_that_of_the_first_evaluation_there(bench, tiny_text, 
     def slow(model, windows, *_):
         scored.append(windows.targets.numel())
         time.sleep(0.2)
-        return {"loss": 5.0 - len(scored)}
+        return {"loss": 5.0 - len(scored), "bits_per_byte": 1.0}
 
     monkeypatch.setattr(training, "evaluate", slow)
     words = (3.0, TINY, tiny_text, *FEW, "--plot", tmp_path / "loss.svg", "--json")
