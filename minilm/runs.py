@@ -82,8 +82,12 @@ def clear(folder: Path) -> None:
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
     for name in CHECKPOINTS:
-        for path in (name, f".{name}.new", f".{name}.old"):
-            shutil.rmtree(folder / path, ignore_errors=True)
+        aside, old = folder / f".{name}.new", folder / f".{name}.old"
+        for path in (aside, old):
+            shutil.rmtree(path, ignore_errors=True)
+        if (folder / name).is_dir():  # gone at once: whoever is killed here leaves no half of a checkpoint
+            (folder / name).rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def start(

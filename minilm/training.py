@@ -167,7 +167,8 @@ def train(run: Run, stop: Stop) -> None:
                 bar.write(text)
         if stop.signal is None and asked is not None:
             stop.signal = asked  # another process was asked
-        if stop.signal is not None:
+        # What was judged and saved, or resumed from, at this very step stands, with its loss.
+        if stop.signal is not None and (counted or run.step == 0):
             run.save("last")
 
 

@@ -12,7 +12,7 @@ from conftest import ROOT, command_line, environment
 from test_checkpoint import rewrite_state
 
 from minilm.checkpoint import MODEL
-from minilm.runs import load_run, read_metrics
+from minilm.runs import clear, is_used, load_run, read_metrics
 from minilm.session import prepare, start_run
 from minilm.training import Stop, train
 
@@ -109,6 +109,12 @@ def test_folder_that_may_not_be_written_to_is_named(copied, tiny_text):
     assert last.startswith(f"error: {copied / 'metrics.jsonl'}: cannot be written: Permission denied; what was saved")
     assert "Traceback" not in done.stderr
     assert json.loads((copied / "last" / "state.json").read_text("utf-8")) == state
+
+
+def test_removal_of_a_run_that_is_cut_short_leaves_no_half_of_a_checkpoint(copied, monkeypatch):
+    monkeypatch.setattr("minilm.runs.shutil.rmtree", lambda *_, **__: None)
+    clear(copied)
+    assert not is_used(copied)
 
 
 def test_damaged_best_points_at_a_last_that_is_there(copied, refusal):

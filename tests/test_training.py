@@ -192,6 +192,15 @@ def test_signal_during_a_step_lets_it_finish_and_saves_it(on_text, train_in, tmp
     assert not (tmp_path / "run" / "best").exists()
 
 
+def test_signal_right_after_a_save_leaves_it_with_its_loss(on_text, train_in, tmp_path):
+    train_in(on_text(), tmp_path / "run", until=4)
+    file = tmp_path / "run" / "last" / "state.json"
+    before = file.read_bytes()
+    assert "loss" in json.loads(before)
+    train_in(on_text(), tmp_path / "run", resume=True, until=4)
+    assert file.read_bytes() == before
+
+
 def test_handlers_are_put_back():
     import signal
 
