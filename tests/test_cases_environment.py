@@ -97,6 +97,7 @@ def test_vis_1_pictures_need_no_screen_and_take_any_name(marked_run, tmp_path, m
         assert (tmp_path / name).stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_vis_1_without_matplotlib_training_works_and_pictures_say_what_to_install(run_cli, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['matplotlib'] = None\n", encoding="utf-8")
     text = tmp_path / "text.txt"

@@ -24,7 +24,7 @@ from minilm.sample import main as sample
 from minilm.session import start_run
 from minilm.settings import validate
 
-MANY = int(os.environ.get("MINILM_FUZZ", 60))
+MANY = int(os.environ.get("MINILM_FUZZ", 30))
 SEED = int(os.environ.get("MINILM_SEED", time.time_ns() % 2**32))
 SMALL = {**TINY["training"], "steps": 2, "evaluate_every": 2, "sample_every": 1}
 

@@ -5,6 +5,7 @@ what was written, or figures that no one can tell from such.
 """
 
 import contextlib
+import os
 import shutil
 from pathlib import Path
 
@@ -123,7 +124,7 @@ def broken_sweep(swept, tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=int(os.environ.get("MINILM_FUZZ", 10)))
 @given(name=st.sampled_from(SWEEP), how=damages)
 def test_sweep_with_a_damaged_file_is_refused_by_name_or_reported(broken_sweep, files, name, how):
     if not (broken_sweep / name).exists():
