@@ -114,13 +114,17 @@ def join(device: torch.device) -> tuple[Team, torch.device]:
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # After a restart torchrun's store still holds the addresses of the processes before: keep them apart,
+    # or who comes first reads one of those and waits for somebody who is gone.
+    store, rank, size = next(dist.rendezvous("env://"))
+    store = dist.PrefixStore(f"restart {restarts()}", store)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=size)
     return Team(dist.get_rank(), size, str(device) if device.type == "cuda" else "cpu"), device
 
 
-def restarted() -> bool:
-    """Whether torchrun has started us anew after a failure (--max-restarts)."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+def restarts() -> int:
+    """How often torchrun has started us anew after a failure (--max-restarts)."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 class NoMetrics:

@@ -19,7 +19,7 @@ from minilm.checkpoint import read_checkpoint
 from minilm.config import Config
 from minilm.corpus import baselines, evaluation_windows, number_text, read_text
 from minilm.device import choose_device, choose_precision, is_out_of_memory, physical_memory, type_name
-from minilm.distributed import Team, join, restarted
+from minilm.distributed import Team, join, restarts
 from minilm.errors import UserError
 from minilm.evaluation import bits_per_byte, share_in_language
 from minilm.optim import restore_optimizers
@@ -47,7 +47,7 @@ def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: 
     """
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
-    if restarted() and runs.is_used(folder):
+    if restarts() > 0 and runs.is_used(folder):
         resume, overwrite = True, False  # torchrun gives the words that we were first started with
     team, device = join(choose_device(config.training.device))
     if not team.first:

@@ -26,22 +26,25 @@ TINY = [
 ]
 
 
-def torchrun(text: Path, *words: str, cwd: Path, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    """`torchrun --nproc-per-node 2 train.py TEXT --out two ...` as a process."""
+def torchrun(text: Path, *words: str, cwd: Path, options: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+    """`torchrun --nproc-per-node 2 train.py TEXT --out two ...` as a process.
+
+    What it says goes into files, since a pipe that nobody reads is full after a while, and then it waits.
+    """
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *options]
-    return subprocess.Popen(
-        [*start, str(ROOT / "train.py"), str(text), "--out=two", *TINY, *words],
-        cwd=cwd,
-        env=environment(PYTHONPATH=str(ROOT)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
+    with (cwd / "out").open("w", encoding="utf-8") as out, (cwd / "err").open("w", encoding="utf-8") as err:
+        return subprocess.Popen(
+            [*start, str(ROOT / "train.py"), str(text), "--out=two", *TINY, *words],
+            cwd=cwd,
+            env=environment(PYTHONPATH=str(ROOT)),
+            stdout=out,
+            stderr=err,
+        )
 
 
-def finish(process: subprocess.Popen[str], timeout: float = 180) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=timeout)
-    return process.returncode, out, err
+def finish(process: subprocess.Popen[bytes], cwd: Path, timeout: float = 180) -> tuple[int, str, str]:
+    process.wait(timeout)
+    return process.returncode, *((cwd / name).read_text(encoding="utf-8") for name in ("out", "err"))
 
 
 def test_ddp_1_windows_that_cannot_be_shared_evenly_are_refused(tiny, refusal):
@@ -61,7 +64,7 @@ def test_ddp_2_every_window_goes_to_one_process():
 
 @pytest.mark.slow
 def test_ddp_1_to_3_two_processes_train_what_one_does(tiny_text, tmp_path, train_py, monkeypatch):
-    code, out, err = finish(torchrun(tiny_text, cwd=tmp_path))
+    code, out, err = finish(torchrun(tiny_text, cwd=tmp_path), tmp_path)
     assert code == 0, err
     assert out.count("best validation loss") == 1
     assert out.count("step     2 ") == 1
@@ -90,13 +93,13 @@ def test_ddp_1_to_3_two_processes_train_what_one_does(tiny_text, tmp_path, train
 def test_ddp_3_a_refusal_is_told_once_and_ends_all(tiny_text, tmp_path):
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "config.toml").write_text("mine", encoding="utf-8")
-    code, _, err = finish(torchrun(tiny_text, cwd=tmp_path))
+    code, _, err = finish(torchrun(tiny_text, cwd=tmp_path), tmp_path)
     assert code != 0
     assert err.count("no run of minilm's made that") == 1
     assert (tmp_path / "two" / "config.toml").read_text(encoding="utf-8") == "mine"
 
 
-def children(process: subprocess.Popen[str]) -> list[int]:
+def children(process: subprocess.Popen[bytes]) -> list[int]:
     """The processes that torchrun has started."""
     found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8")
     return [int(word) for word in found.split()]
@@ -124,7 +127,7 @@ def test_a_killed_process_takes_the_other_and_a_restart_goes_on(tiny_text, tmp_p
         wait_for(lambda: len(read_metrics(tmp_path / "two" / "metrics.jsonl")) > before + 5)
         process.send_signal(signal.SIGTERM)
         began = time.monotonic()
-        code, out, _ = finish(process)
+        code, out, _ = finish(process, tmp_path)
         assert time.monotonic() - began < 60
         assert code != 0
         assert "resumed     after step" in out
