@@ -52,10 +52,14 @@ def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: 
     team, device = join(choose_device(config.training.device))
     if not team.first:
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (as long as we run)
+    # In the lab, which the package is complete without: so it is imported here, when asked for; and before
+    # the folder is touched, since the library that it needs may not be there.
+    events = importlib.import_module("minilm.lab.events") if log == "tensorboard" else None
+    if events:
+        events.check_library()
     run = prepare(config, folder, resume=resume, overwrite=overwrite, team=team, device=device)
-    if log == "tensorboard":
-        # In the lab, which the package is complete without: so it is imported here, when asked for.
-        run.record = importlib.import_module("minilm.lab.events").Events
+    if events:
+        run.record = events.Events
     print(opening(run))
     with Stop() as stop:
         try:

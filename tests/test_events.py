@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from minilm.runs import read_metrics
@@ -38,3 +40,13 @@ def test_watching_changes_nothing(train_py, tiny_text, tmp_path, monkeypatch):
         assert train_py(tiny_text, f"--out={name}", "--model.dropout=0.1", *more, *WORDS) == 0
     weights = [(tmp_path / name / "last" / "model.safetensors").read_bytes() for name in ("plain", "watched")]
     assert weights[0] == weights[1]
+
+
+def test_a_missing_library_is_told_before_the_run_there_is_touched(train_py, tiny_text, tmp_path, monkeypatch, refusal):
+    out = tmp_path / "run"
+    train_py(tiny_text, *WORDS, "--out", out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    message = refusal(train_py, tiny_text, *WORDS, "--out", out, "--overwrite", "--log", "tensorboard")
+    assert "pip install tensorboard" in message
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before

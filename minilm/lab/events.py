@@ -6,6 +6,7 @@ writes: all figures of metrics.jsonl, the samples, and who reads whom in one tex
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,14 +21,20 @@ FOLDER = "events"
 ENLARGED = 4  # pixels for one weight
 
 
+def check_library() -> None:
+    """A UserError if there is no TensorBoard to write for."""
+    try:
+        importlib.import_module("torch.utils.tensorboard")
+    except ImportError:
+        raise UserError("--log tensorboard needs that library: pip install tensorboard") from None
+
+
 class Events(runs.Metrics):
     """metrics.jsonl, and the same for TensorBoard."""
 
     def __init__(self, run: Run) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise UserError("--log tensorboard needs that library: pip install tensorboard") from None
+        from torch.utils.tensorboard import SummaryWriter
+
         super().__init__(run.folder, run.step)
         self.run = run
         # A resumed run does the steps after its last save again; what was shown of them is hidden.
