@@ -142,3 +142,10 @@ def test_an_unknown_flag_is_refused(capsys):
         main(["--wrod", "the"])
     assert caught.value.code == 2
     assert "--word" in capsys.readouterr().err
+
+
+def test_a_word_that_is_none_is_not_offered_to_ask(refusal):
+    message = refusal(main, ["--words", "cat,river"])
+    assert "'cat': no such word" in message
+    assert "--word can be river" in message
+    assert "is not among the words" not in refusal(main, ["--words", "cat,dog"])

@@ -163,9 +163,10 @@ def choose(example: Example, words: str | None, word: str | None) -> Example:
     chosen = tuple(w.strip() for w in words.split(",")) if words is not None else example.words
     asking = example.words[example.place] if word is None else word
     problems = [f"--words: {w!r}: no such word{suggest(w, example.words)}" for w in chosen if w not in vectors]
-    if asking not in chosen:
+    can_ask = [w for w in dict.fromkeys(chosen) if w in vectors]
+    if asking not in chosen and can_ask:
         given = "--word" if word is not None else "the word that asks"
-        problems.append(f"{given}: {asking!r} is not among the words; --word can be {', '.join(chosen)}")
+        problems.append(f"{given}: {asking!r} is not among the words; --word can be {', '.join(can_ask)}")
     if problems:
         raise UserError("\n".join(problems))
     place = len(chosen) - 1 - chosen[::-1].index(asking)
