@@ -99,6 +99,7 @@ def trial(config, tmp_path: Path, numbers: list[int], wanted: int) -> Counter:
     while found.total() < wanted:
         runs += 1
         folder, log = tmp_path / f"run-{runs}", tmp_path / f"log-{runs}"
+        log.touch()  # by us, since a kill may come before the run has opened it
         code = None
         while code != FINISHED:
             number = draw.choice(numbers)
