@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from minilm.config import Config
 from minilm.errors import UserError
-from minilm.settings import Origins, leaves, merge, nearest, read_layers, validate
+from minilm.settings import Layers, Origins, leaves, merge, nearest, read_layers, stacked, validate
 
 Options = TypeVar("Options")
 HELP = ("-h", "--help")
@@ -81,7 +81,7 @@ def parse(
 
     Args:
         options: a frozen dataclass of the flags that are not settings, among them `inputs`.
-        default: the settings file to start from, given the inputs, when they name none.
+        default: the settings file to start from, given the inputs; what the one they name leaves out is its.
     """
     words = [word for word in argv if word not in HELP]
     read: Any
@@ -151,17 +151,24 @@ def unknown_flag(word: str, known: list[tuple[str, ...]]) -> str:
     return f"{word}: no such flag; {advice}"
 
 
-def gather(inputs: tuple[str, ...], default: Path) -> tuple[dict[str, Any], Origins]:
-    """The tables of the TOML file among `inputs` (`default` if there is none), and its texts as corpus."""
+def gather(inputs: tuple[str, ...], default: Path) -> Layers:
+    """The tables of the TOML file among `inputs` over those of `default`, and its texts as corpus."""
     files, texts = split_inputs(inputs)
     if len(files) > 1:
         raise UserError(f"one settings file at a time, not {', '.join(files)}; a file can name another as its base")
     for word in texts:
         if "=" in word and not Path(word).exists():
             raise UserError(f"{word}: there is no such file; flags start with two dashes, as in --{word}")
-    tables, origins = read_layers(Path(files[0]) if files else default)
+    tables, origins = read_over(Path(files[0]) if files else None, default, own_text=bool(texts))
     corpus = corpus_of(texts)
     return merge(tables, corpus), origins | dict.fromkeys(leaves(corpus), "command line")
+
+
+def read_over(file: Path | None, default: Path, *, own_text: bool = False) -> Layers:
+    """A settings file over `default`, which is what its command uses without one; but for its text, given another."""
+    tables, origins = read_layers(default)
+    low = {name: table for name, table in tables.items() if name != "corpus" or not own_text}, origins
+    return stacked(low, read_layers(file)) if file else low
 
 
 def split_inputs(inputs: Sequence[str]) -> tuple[list[str], list[str]]:

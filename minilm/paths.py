@@ -21,6 +21,12 @@ def replace_text(path: Path, text: str) -> None:
         raise
 
 
+def shipped(name: str) -> Path | None:
+    """The settings file that comes with us under the name `name` ("configs/base.toml"), if there is one."""
+    file = packaged(name)
+    return file if Path(name).parent == Path("configs") and file.is_file() else None
+
+
 def packaged(name: str) -> Path:
     """The file or folder `name` ("configs/base.toml"): beside the package in a source tree, else inside it."""
     beside = PACKAGE.parent / name

@@ -40,9 +40,18 @@ FREE_ON_RESUME = (
 )
 
 
-def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: bool = False, log: str = "none") -> int:
+def start_run(
+    config: Config,
+    folder: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    log: str = "none",
+    settings: str = "given",
+) -> int:
     """Train in `folder`, with event files where `log` is "tensorboard"; returns the exit code.
 
+    `settings` says where these come from.
     0 when finished, 1 when the numbers ran away, 128 + the signal's number when stopped by one.
     """
     if config.training.threads:
@@ -60,7 +69,7 @@ def start_run(config: Config, folder: Path, *, resume: bool = False, overwrite: 
     run = prepare(config, folder, resume=resume, overwrite=overwrite, team=team, device=device)
     if events:
         run.record = events.Events
-    print(opening(run))
+    print(f"settings    {settings}\n{opening(run)}")
     with Stop() as stop:
         try:
             train(run, stop)

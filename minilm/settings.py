@@ -1,8 +1,9 @@
 """How do settings files, which stand on one another, become one set of settings?
 
-A TOML file holds what differs from its `base`, which is another file named relative to it; files
-lie under a command line's flags (see cli.py). Every way of going wrong is collected and told at
-once, with the file or flag and the key.
+A TOML file holds what differs from its `base`, which is another file, looked for beside it and
+then among those that come with us. One without a base stands on what its command would use without
+it. Files lie under a command line's flags (see cli.py). Every way of going wrong is collected and
+told at once, with the file or flag and the key.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pydantic import ValidationError
 
 from minilm.config import Config, Settings
 from minilm.errors import UserError
-from minilm.paths import packaged
+from minilm.paths import shipped
 
 WHAT_FOR = ("control", "expect")
 Origins = dict[tuple[str, ...], str]
@@ -28,7 +29,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file") from None
+        ours = f"configs/{path.name}"
+        advice = f"; did you mean {ours}, which comes with minilm?" if shipped(ours) else ""
+        raise UserError(f"{path}: there is no such file{advice}") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -56,7 +59,16 @@ def leaves(tables: dict[str, Any], prefix: tuple[str, ...] = ()) -> list[tuple[s
     return found
 
 
-def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], Origins]:
+def find(name: str | Path, folder: Path) -> Path:
+    """The file `name` seen from `folder`; the settings that come with us have their name in any folder."""
+    ours = shipped(str(name))
+    return ours if ours and not (folder / name).exists() else folder / name
+
+
+Layers = tuple[dict[str, Any], Origins]  # tables, and which file each of their values came from
+
+
+def read_layers(path: Path, above: tuple[Path, ...] = ()) -> Layers:
     """A file merged over its chain of bases, and which file each value came from."""
     try:
         resolved = path.resolve()
@@ -65,8 +77,7 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
     if resolved in above:
         chain = " -> ".join(str(p) for p in (*above, resolved))
         raise UserError(f"{path}: base leads in a circle: {chain}")
-    # The settings that come with us have their name in any folder.
-    path = packaged(str(path)) if not path.exists() and packaged(str(path)).is_file() else path
+    path = find(path, Path())
     own = read_toml(path)
     base = own.pop("base", None)
     origins = dict.fromkeys(leaves(own), str(path))
@@ -74,9 +85,13 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
         return own, origins
     if not isinstance(base, str):
         raise UserError(f"{path}: base is {shown(base)}, wanted the name of a file in quotes")
-    below, origins_below = read_layers(path.parent / base, (*above, resolved))
-    below = {name: table for name, table in below.items() if name not in WHAT_FOR}
-    return merge(below, own), {**{key: file for key, file in origins_below.items() if key[0] in below}, **origins}
+    return stacked(read_layers(find(base, path.parent), (*above, resolved)), (own, origins))
+
+
+def stacked(low: Layers, high: Layers) -> Layers:
+    """`high` over `low`, without what `low` is run for."""
+    below = {name: table for name, table in low[0].items() if name not in WHAT_FOR}
+    return merge(below, high[0]), {**{key: file for key, file in low[1].items() if key[0] in below}, **high[1]}
 
 
 def validate(tables: dict[str, Any], origins: Origins, source: str = "settings") -> Config:
@@ -91,7 +106,10 @@ def validate(tables: dict[str, Any], origins: Origins, source: str = "settings")
 def describe(problem: Any, origins: Origins, source: str) -> str:
     """One line of advice for one problem that pydantic found."""
     where = tuple(str(part) for part in problem["loc"])
-    named = {origin for key, origin in origins.items() if key[: len(where)] == where[: len(key)]}
+    parts = {key: origin for key, origin in origins.items() if key[: len(where)] == where[: len(key)]}
+    # Of a whole table, only the settings that the reason speaks of have a part in it.
+    spoken_of = {key: origin for key, origin in parts.items() if key[-1] in problem["msg"]}
+    named = set((spoken_of if problem["type"] == "value_error" and spoken_of else parts).values())
     origin = ", ".join(sorted(named)) or source
     key = ".".join(where) or "settings"
     if problem["type"] == "extra_forbidden":

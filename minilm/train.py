@@ -48,6 +48,13 @@ def default_settings(inputs: tuple[str, ...]) -> Path:
     return packaged("configs/shakespeare.toml" if texts else "configs/base.toml")
 
 
+def source_of(inputs: tuple[str, ...]) -> str:
+    """Where the settings come from, but for flags."""
+    files, _ = split_inputs(inputs)
+    default = f"configs/{default_settings(inputs).name}"
+    return f"{files[0]}; what it leaves out is that of {default}" if files else default
+
+
 def main(argv: list[str] | None = None, prog: str = "python -m minilm train") -> int:
     """The command; `prog` is how it was called."""
     argv = sys.argv[1:] if argv is None else argv
@@ -60,4 +67,11 @@ def main(argv: list[str] | None = None, prog: str = "python -m minilm train") ->
 
     name = Path(options.inputs[-1]).stem if options.inputs else "base"
     folder = Path(options.out) if options.out else Path("runs") / name
-    return start_run(config, folder, resume=options.resume, overwrite=options.overwrite, log=options.log)
+    return start_run(
+        config,
+        folder,
+        resume=options.resume,
+        overwrite=options.overwrite,
+        log=options.log,
+        settings=source_of(options.inputs),
+    )

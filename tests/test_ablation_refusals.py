@@ -101,6 +101,12 @@ def test_arms_that_come_with_us_have_their_name_in_any_folder(tmp_path, monkeypa
     assert [(arm.name, arm.control) for arm in arms] == [("base", None), ("no_mask", "base")]
 
 
+def test_an_arm_without_a_base_stands_on_that_of_the_ablations(tmp_path, configs):
+    arm = written(tmp_path, "arm", "[model]\ncausal = false\n")
+    config = read_arms([Path("configs/base.toml"), Path(arm)], {})[1].config
+    assert config.model_dump(exclude={"model": {"causal"}}) == configs["base"].model_dump(exclude={"model": {"causal"}})
+
+
 def test_a_recurrent_run_in_a_sweep_is_trained_and_not_probed(files, tmp_path):
     recurrent = written(tmp_path, "recurrent", f'base = "{files[0]}"\n[model]\narchitecture = "recurrent"\n')
     ablate(files[0], recurrent, out=tmp_path / "out", seeds=1)

@@ -137,6 +137,37 @@ def test_a_text_alone_gets_the_settings_for_texts(train_py, capsys, configs):
     assert tables["model"] == configs["shakespeare"].model.model_dump()
 
 
+def test_what_a_file_leaves_out_is_what_the_command_has_without_it(train_py, capsys, configs, tmp_path):
+    (tmp_path / "good.toml").write_text("[model]\nwidth = 64\n", encoding="utf-8")
+    for texts, base in (((), "base"), (("my.txt",), "shakespeare")):
+        tables = []
+        for words in (("good.toml", *texts), texts):
+            assert train_py(*(tmp_path / word for word in words), "--print-config") == 0
+            tables.append(tomllib.loads(capsys.readouterr().out))
+        expected = configs[base].model_copy(update={"model": configs[base].model.model_copy(update={"width": 64})})
+        assert tables[0]["model"] == expected.model.model_dump()
+        assert tables[0]["training"] == configs[base].training.model_dump() == tables[1]["training"]
+        assert tables[0]["corpus"] == tables[1]["corpus"]
+
+
+@pytest.mark.parametrize("name", ["base", "tiny", "shakespeare", "shakespeare_fast", "no_mask"])
+def test_what_comes_with_us_is_complete_so_that_a_text_changes_nothing_but_the_text(train_py, capsys, configs, name):
+    for words in ((), ("my.txt",)):
+        assert train_py(f"configs/{name}.toml", *words, "--print-config") == 0
+        tables = tomllib.loads(capsys.readouterr().out)
+        assert (tables["model"], tables["training"]) == (
+            configs[name].model.model_dump(),
+            configs[name].training.model_dump(),
+        )
+
+
+def test_an_own_text_brings_nothing_of_another_text(train_py, capsys, configs):
+    assert train_py("my.txt", "--print-config") == 0
+    corpus = tomllib.loads(capsys.readouterr().out)["corpus"]
+    assert corpus["source"] == "file"
+    assert not {"name", "revision"} & corpus.keys()
+
+
 def test_two_settings_files_are_refused(train_py, refusal):
     assert "one settings file at a time" in refusal(train_py, "one.toml", "two.toml")
 
@@ -159,6 +190,13 @@ def test_run_is_named_after_the_last_input(train_py, monkeypatch, tmp_path):
     assert train_py(settings, "texts/my.txt", "--resume") == 0
     assert train_py(settings, "--out", "elsewhere", "--overwrite") == 0
     assert [folder.as_posix() for folder, _ in found] == ["runs/base", "runs/settings", "runs/my", "elsewhere"]
+    left_out = f"{settings}; what it leaves out is that of configs"
+    assert [flags.pop("settings") for _, flags in found] == [
+        "configs/base.toml",
+        f"{left_out}/base.toml",
+        f"{left_out}/shakespeare.toml",
+        f"{left_out}/base.toml",
+    ]
     assert found[2][1] == {"resume": True, "overwrite": False, "log": "none"}
     assert found[3][1] == {"resume": False, "overwrite": True, "log": "none"}
 

@@ -51,6 +51,24 @@ def test_two_files_may_share_a_base(tmp_path):
     assert load_config(written(tmp_path, 'base = "middle.toml"')).model.width == 8
 
 
+def test_base_is_looked_for_beside_the_file_and_then_among_those_that_come_with_us(tmp_path, monkeypatch, configs):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    file = written(tmp_path, 'base = "configs/shakespeare.toml"\n')
+    assert load_config(file) == configs["shakespeare"]
+    (tmp_path / "configs").mkdir()
+    written(tmp_path, "[model]\nwidth = 8\n", "configs/shakespeare.toml")
+    assert load_config(file).model.width == 8
+
+
+def test_name_of_what_comes_with_us_without_its_folder_is_advised(tmp_path, refusal):
+    file = written(tmp_path, 'base = "no_mask.toml"')
+    advice = "did you mean configs/no_mask.toml, which comes with minilm?"
+    assert refusal(load_config, file) == f"{tmp_path / 'no_mask.toml'}: there is no such file; {advice}"
+    file = written(tmp_path, 'base = "pyproject.toml"')  # comes with us too, and is no settings file
+    assert refusal(load_config, file) == f"{tmp_path / 'pyproject.toml'}: there is no such file"
+
+
 @pytest.mark.parametrize(
     ("content", "advice"),
     [

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minilm.cli import lay_over
+from minilm.cli import lay_over, read_over
 from minilm.config import Claim, Config, CorpusConfig
 from minilm.corpus import Corpus, load_corpus
 from minilm.errors import UserError
 from minilm.lab.figures import facet_of, problem_with
 from minilm.paths import packaged
-from minilm.settings import read_layers
 
 ROOT = "base"  # the control of whoever names none
 # Base, the four pieces that a transformer cannot do without, and two of them once more in a model of one
@@ -47,7 +46,7 @@ def read_arms(files: list[Path], flags: dict[str, Any]) -> list[Arm]:
     """The arms of `files`, each with `flags` laid over it, or a UserError with all that does not fit."""
     arms = []
     for file in files:
-        config = lay_over(*read_layers(file), flags)
+        config = lay_over(*read_over(file, packaged("configs/base.toml")), flags)
         arms.append(Arm(file.stem, config, config.control or (None if file.stem == ROOT else ROOT)))
     problems = check(arms)
     if problems:
