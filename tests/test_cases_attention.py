@@ -60,7 +60,8 @@ def test_att_4_row_that_may_read_nothing_gives_zeros_and_finite_gradients(backen
     for tensor in (mixture, *(t.grad for t in given)):
         assert torch.isfinite(tensor).all()
     alone = backend_named(backend)(*(t[1:2] for t in given), scale=0.5, causal=causal, padding=None)
-    torch.testing.assert_close(mixture[1:2], alone)
+    # In bfloat16, `fused` takes one way with padding and another without, which round differently.
+    assert (mixture[1:2] - alone).norm() < (0.01 if dtype == torch.bfloat16 else 1e-6) * alone.norm()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

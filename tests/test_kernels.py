@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from minilm.attention import MultiHeadAttention, attention, backend_named, explicit, visible
-from minilm.kernels import Tiling, fused, tiled
+from minilm.kernels import SHORT, Tiling, fused, tiled
 from minilm.lab.kernels import allocated_peak, make_inputs, step
 from minilm.lab.measures import slope
 from minilm.model import LanguageModel, loss
@@ -208,6 +208,19 @@ def test_under_autocast_sums_stay_in_float32():
     mixture, gradients = answer_and_gradients(tiled, half, **how)
     assert mixture.dtype == gradients[0].dtype == torch.bfloat16
     torch.testing.assert_close(mixture.float(), expected, atol=0.02, rtol=0.02)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("length", [64, SHORT, SHORT + 1])
+def test_fused_in_bfloat16_is_the_formula_as_near_as_its_eight_bits_allow(length, causal):
+    exact = [draw(1, 2, length, 16, seed=i).detach().bfloat16().double().requires_grad_() for i in range(3)]
+    rough = [x.detach().bfloat16().requires_grad_() for x in exact]
+    how = {"scale": 0.25, "causal": causal, "padding": None}
+    mixture, gradients = answer_and_gradients(fused, rough, **how)
+    expected, expected_gradients = answer_and_gradients(explicit, exact, **how)
+    assert mixture.dtype == gradients[0].dtype == torch.bfloat16
+    for found, wanted in zip((mixture, *gradients), (expected, *expected_gradients), strict=True):
+        assert (found.double() - wanted).norm() < 0.01 * wanted.norm()
 
 
 # What it is for.
