@@ -40,6 +40,10 @@ class Text:
     sha256: str  # of the text as UTF-8
     language: Riverbank | None = None
 
+    @property
+    def carriage_returns(self) -> int:
+        return sum(piece.count(b"\r") for piece in (*self.train, *self.validation))
+
 
 def read_text(config: CorpusConfig, *, seed: int) -> Text:
     """The text, whole and in its two parts."""
@@ -102,13 +106,14 @@ def load_corpus(config: CorpusConfig, *, context: int, seed: int) -> Corpus:
 def number_text(text: Text, config: CorpusConfig, *, context: int, vocabulary: Units | None = None) -> Corpus:
     """The text, which is used up, as a corpus; in the vocabulary given, or in its own."""
     vocabulary = vocabulary or make_vocabulary(text, config)
+    notes = notes_on_returns(text.carriage_returns)
     parts = {"validation": numbered(vocabulary, text.validation, text.name)}
     parts = {"train": numbered(vocabulary, text.train, text.name), **parts}
     check(text.name, vocabulary, parts, context, None if config.validation else config.validation_fraction)
     description = f"{text.name}, {text.characters:,} characters"
     if isinstance(vocabulary, Pieces):
         description += f" in {sum(map(len, parts.values())):,} {vocabulary.noun}s"
-    notes = () if isinstance(vocabulary, Pieces) else notes_on(parts["train"], vocabulary)
+    notes += () if isinstance(vocabulary, Pieces) else notes_on(parts["train"], vocabulary)
     return Corpus(vocabulary, parts["train"], parts["validation"], description, text.sha256, text.language, notes)
 
 
@@ -134,6 +139,14 @@ def numbered(vocabulary: Units, pieces: list[bytes], name: str) -> Tensor:
     while pieces:
         found.append(vocabulary.numbers(pieces.pop().decode(), name).astype(fitting))
     return torch.from_numpy(np.concatenate(found))
+
+
+def notes_on_returns(number: int) -> tuple[str, ...]:
+    """On the line ends of Windows, which are kept as all else is."""
+    return (
+        f"{number:,} carriage returns (U+000D), as Windows ends its lines, are kept and learned like any character; "
+        "to train without, save the text with line ends LF (dos2unix FILE)",
+    ) * (number > 0)
 
 
 def notes_on(train: Tensor, vocabulary: Vocabulary) -> tuple[str, ...]:

@@ -66,6 +66,16 @@ def test_validation_part_is_the_end_of_the_text(tmp_path):
     assert corpus.notes == ()
 
 
+@pytest.mark.parametrize("unit", ["char", "byte"])
+def test_line_ends_of_windows_are_kept_and_told_of(tmp_path, unit):
+    text = "to be\r\nor not\r\n" * 30
+    corpus = load(written(tmp_path, text), unit=unit)
+    assert text_of(corpus) == text
+    assert len(corpus.notes) == 1
+    assert corpus.notes[0].startswith("60 carriage returns (U+000D), as Windows ends its lines, are kept")
+    assert "dos2unix" in corpus.notes[0]
+
+
 def test_riverbank_comes_with_its_language():
     corpora = [load_corpus(CorpusConfig(characters=2000), context=8, seed=seed) for seed in (1, 1, 2)]
     text = text_of(corpora[0])
