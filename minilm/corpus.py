@@ -39,6 +39,7 @@ class Text:
     characters: int
     sha256: str  # of the text as UTF-8
     language: Riverbank | None = None
+    notes: tuple[str, ...] = ()  # on where it comes from
 
     @property
     def carriage_returns(self) -> int:
@@ -51,11 +52,13 @@ def read_text(config: CorpusConfig, *, seed: int) -> Text:
     digest = hashlib.sha256()
     train, length = read_pieces(source, digest)
     if config.validation:
-        validation, more = read_pieces(open_validation(config), digest)
-        return Text(source.name, train, validation, length + more, digest.hexdigest())
+        kept = open_validation(config)
+        validation, more = read_pieces(kept, digest)
+        notes = (*source.notes, *kept.notes)
+        return Text(source.name, train, validation, length + more, digest.hexdigest(), notes=notes)
     split = length - round(length * config.validation_fraction)
     train, validation = cut(train, split)
-    return Text(source.name, train, validation, length, digest.hexdigest(), source.language)
+    return Text(source.name, train, validation, length, digest.hexdigest(), source.language, source.notes)
 
 
 def read_pieces(source: Source, digest: hashlib._Hash) -> tuple[list[bytes], int]:
@@ -106,7 +109,7 @@ def load_corpus(config: CorpusConfig, *, context: int, seed: int) -> Corpus:
 def number_text(text: Text, config: CorpusConfig, *, context: int, vocabulary: Units | None = None) -> Corpus:
     """The text, which is used up, as a corpus; in the vocabulary given, or in its own."""
     vocabulary = vocabulary or make_vocabulary(text, config)
-    notes = notes_on_returns(text.carriage_returns)
+    notes = text.notes + notes_on_returns(text.carriage_returns)
     parts = {"validation": numbered(vocabulary, text.validation, text.name)}
     parts = {"train": numbered(vocabulary, text.train, text.name), **parts}
     check(text.name, vocabulary, parts, context, None if config.validation else config.validation_fraction)

@@ -36,6 +36,7 @@ class Source:
     name: str
     pieces: Iterable[str]
     language: Riverbank | None = None
+    notes: tuple[str, ...] = ()  # what is worth knowing of it
 
 
 def open_source(config: CorpusConfig, seed: int) -> Source:
@@ -58,25 +59,42 @@ def open_validation(config: CorpusConfig) -> Source:
 def open_files(paths: tuple[str, ...], column: str) -> Source:
     """The texts in files and folders, one after the other."""
     names = ", ".join(Path(path).name or path for path in paths)
-    return Source(names, read_files(find_files(paths), column))
+    files, empty = find_files(paths)
+    more = f" and {len(empty) - 1} more" if len(empty) > 1 else ""
+    notes = (f"left out, since empty: {empty[0]}{more}",) if empty else ()
+    return Source(names, read_files(files, column), notes=notes)
 
 
-def find_files(paths: Iterable[str]) -> list[Path]:
-    """The files meant by `paths`: a folder stands for the texts and tables in it, in order of name."""
+def find_files(paths: Iterable[str]) -> tuple[list[Path], list[Path]]:
+    """The files meant by `paths`, and the empty ones that are left out.
+
+    A folder stands for the texts and tables in it, in order of name. An empty file is a mistake
+    where it was named and a bystander in a folder.
+    """
     files: list[Path] = []
+    empty: list[Path] = []
     problems = []
     for path in map(Path, paths):
         inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in (".txt", *TABLES) and file.is_file())
+        full = [file for file in inside if not is_empty(file)]
         if not path.exists():
             problems.append(f"{path}: there is no such file (looked in {Path.cwd()})")
         elif path.is_dir() and not inside:
             problems.append(f"{path}: a folder without a .txt, {', '.join(TABLES)} file; name other files one by one")
+        elif path.is_dir() and not full:
+            problems.append(f"{path}: a folder of empty files only")
+        elif is_empty(path):
+            problems.append(f"{path}: the file is empty")
         else:
-            files += inside if path.is_dir() else [path]
-    problems += [f"{file}: the file is empty" for file in files if file.is_file() and file.stat().st_size == 0]
+            files += full if path.is_dir() else [path]
+            empty += [file for file in inside if file not in full]
     if problems:
         raise UserError("\n".join(problems))
-    return files
+    return files, empty
+
+
+def is_empty(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size == 0
 
 
 def read_files(files: list[Path], column: str) -> Iterator[str]:

@@ -212,3 +212,18 @@ def test_files_are_joined_as_they_are_in_the_order_given(tmp_path):
     corpus = load(b, tmp_path / "folder", validation_fraction=0.5)
     assert text_of(corpus) == "two lines\nhere\r\nthen the end of it"
     assert corpus.description == "b.md, folder, 34 characters"
+
+
+def test_empty_files_of_a_folder_are_left_out_and_told_of(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    full = written(folder, "abcdefgh" * 30, "b.txt")
+    written(folder, "", "a.txt")
+    written(folder, "", "c.jsonl")
+    corpus = load(folder)
+    assert text_of(corpus) == full.read_text(encoding="utf-8")
+    assert corpus.notes == (f"left out, since empty: {folder / 'a.txt'} and 1 more",)
+    corpus = load(full, validation=(str(folder),))
+    assert corpus.notes == (f"left out, since empty: {folder / 'a.txt'} and 1 more",)
+    full.write_bytes(b"")
+    assert refusal(load, folder) == f"{folder}: a folder of empty files only"
