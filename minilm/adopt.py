@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from minilm.errors import UserError
+from minilm.options import read_options
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,21 +28,22 @@ TRAINING = {"steps": 200, "optimizer": "adamw", "learning_rate": 3e-4, "warmup":
 
 @dataclass(frozen=True)
 class Options:
-    """Make a run of a GPT-2, which then can be sampled, and trained further:
+    """Make a run of a GPT-2 in a folder on this disk, which then can be sampled, and trained further.
 
-    python -m minilm import gpt2 --out runs/gpt2
-    python train.py runs/gpt2/config.toml my.txt --out runs/gpt2 --resume
+    $ hf download openai-community/gpt2 --local-dir gpt2
+    $ python -m minilm import ./gpt2 --out runs/gpt2
+    $ python train.py runs/gpt2/config.toml my.txt --out runs/gpt2 --resume
     """
 
-    folder: tyro.conf.Positional[Path]
-    """a folder that holds config.json, model.safetensors and a tokenizer"""
-    out: Path
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+    """a folder on this disk that holds config.json, model.safetensors and a tokenizer"""
+    out: Annotated[Path, tyro.conf.arg(metavar="RUN")]
     """folder of the run"""
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command."""
-    options = tyro.cli(Options, args=argv, prog="python -m minilm import")
+    options = read_options(Options, "import", argv)
     from minilm import runs
     from minilm.config import CorpusConfig
     from minilm.interop import from_gpt2, model_settings

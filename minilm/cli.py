@@ -17,10 +17,10 @@ from pydantic import BaseModel
 
 from minilm.config import Config
 from minilm.errors import UserError
-from minilm.settings import Layers, Origins, leaves, merge, nearest, read_layers, stacked, validate
+from minilm.options import HELP, ask
+from minilm.settings import Layers, Origins, leaves, merge, read_layers, stacked, validate
 
 Options = TypeVar("Options")
-HELP = ("-h", "--help")
 SWITCH = {**dict.fromkeys(("true", "1", "yes", "on"), True), **dict.fromkeys(("false", "0", "no", "off"), False)}
 
 
@@ -61,7 +61,7 @@ def flags_of(settings: BaseModel, *, told: bool) -> Any:
         else:
             kind: Any = Switch if info.annotation is bool else info.annotation
             metavar = "STR" if info.annotation == str | None else None
-            hint = None if told else ""
+            hint = None if told and value not in (None, ()) else ""
             flag = Annotated[kind, tyro.conf.arg(help=info.description, metavar=metavar, help_behavior_hint=hint)]
             fields.append((name, flag, dataclasses.field(default=value)))
     twin = dataclasses.make_dataclass(type(settings).__name__, fields, frozen=True)
@@ -128,27 +128,10 @@ def read_with(options: type, config: Config, argv: list[str], prog: str, descrip
     fields = [(f.name, f.type, dataclasses.field(default=getattr(tables, f.name))) for f in dataclasses.fields(tables)]
     command = dataclasses.make_dataclass("Command", fields, bases=(options,), frozen=True)
     read: Any
-    read, unknown = tyro.cli(
-        command,
-        args=argv,
-        prog=prog,
-        description=description,
-        return_unknown_args=True,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
-    flags = [word for word in unknown if word.startswith("-")]
-    if flags:
-        known = [(field.name,) for field in dataclasses.fields(options)] + leaves(config.model_dump())
-        raise UserError("\n".join(unknown_flag(word, known) for word in flags))
+    known = [(field.name,) for field in dataclasses.fields(options)] + leaves(config.model_dump())
+    read, unknown = ask(command, argv, known, prog=prog, description=description)
     # What is left over are inputs that stand behind a flag.
     return dataclasses.replace(read, inputs=(*read.inputs, *unknown))
-
-
-def unknown_flag(word: str, known: list[tuple[str, ...]]) -> str:
-    """One line of advice."""
-    near = nearest(tuple(word.partition("=")[0].lstrip("-").split(".")), known)
-    advice = f"did you mean --{'.'.join(near).replace('_', '-')}?" if near else "--help lists them all"
-    return f"{word}: no such flag; {advice}"
 
 
 def gather(inputs: tuple[str, ...], default: Path) -> Layers:

@@ -10,11 +10,12 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from minilm.errors import UserError
+from minilm.options import RunFolder, read_options
 
 if TYPE_CHECKING:
     from minilm.runs import LoadedRun
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 class Options:
     """Write a trained model as a folder that `transformers` loads.
 
-    python -m minilm export runs/base --to gpt2 base-gpt2
+    $ python -m minilm export runs/base --to gpt2 base-gpt2
     """
 
-    run: tyro.conf.Positional[Path]
+    run: RunFolder
     """folder of a run, or of one of its checkpoints"""
-    out: tyro.conf.Positional[Path]
+    out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
     """folder to make"""
     to: Literal["gpt2"] = "gpt2"
     """whose format"""
@@ -40,7 +41,7 @@ class Options:
 
 def main(argv: list[str] | None = None) -> int:
     """The command."""
-    options = tyro.cli(Options, args=argv, prog="python -m minilm export")
+    options = read_options(Options, "export", argv)
     from minilm.interop import refuse_unheld
     from minilm.runs import load_run
 

@@ -8,46 +8,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import tyro
-
 from minilm.errors import UserError
+from minilm.options import Decimal, File, Flag, Number, RunFolder, Text, read_options
 
 
 @dataclass(frozen=True)
 class Options:
     """Write with a trained model.
 
-    python -m minilm sample runs/base --prompt "the river" --length 300 --temperature 0.8
+    $ python -m minilm sample runs/base --prompt "the river" --length 300 --temperature 0.8
     """
 
-    run: tyro.conf.Positional[Path]
+    run: RunFolder
     """folder of a run, or of one of its checkpoints"""
-    prompt: str = ""
-    """text to go on from; nothing starts a new line"""
-    prompt_file: Path | None = None
+    prompt: Text = None
+    """text to go on from; without one it starts a new line"""
+    prompt_file: File = None
     """read the prompt from this file (UTF-8)"""
     length: int = 200
-    """characters to write, or what else the model was trained on"""
+    """how many characters to write, or bytes or tokens where the model was trained on these"""
     temperature: float = 0.8
     """0 always takes the likeliest character; 1 draws as the model believes; above 1 is wilder"""
-    top_k: int | None = None
+    top_k: Number = None
     """draw from the k likeliest characters only"""
-    top_p: float | None = None
+    top_p: Decimal = None
     """draw from the likeliest characters that together hold this probability, above 0 and up to 1"""
     seed: int = 0
     """another seed, another text"""
     which: Literal["best", "last"] = "best"
     """the checkpoint with the lowest validation loss, or the last one"""
-    out: Path | None = None
+    out: File = None
     """write the text to this file too (UTF-8)"""
     device: str = "cpu"
     """cpu, cuda, mps or auto"""
-    cache: bool = True
-    """keep keys and values of earlier characters; off gives the same text, slower"""
+    no_cache: Flag = False
+    """compute all of the past anew for each character: the same text, slower"""
 
 
 def main(argv: list[str] | None = None) -> int:
-    options = tyro.cli(Options, args=argv, prog="python -m minilm sample")
+    options = read_options(Options, "sample", argv)
     prompt = read_prompt(options)
     from minilm.device import choose_device
     from minilm.generation import check_sampling, generate, window_start
@@ -75,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         temperature=options.temperature,
         top_k=options.top_k,
         top_p=options.top_p,
-        cached=options.cache,
+        cached=not options.no_cache,
     )
     pieces = [prompt]
     print(prompt, end="", flush=True)
@@ -95,7 +94,7 @@ def read_prompt(options: Options) -> str:
     """The prompt from the flag or from the file."""
     if options.prompt_file is None:
         # Where the locale is not UTF-8, Python passes the bytes of é on as two surrogates.
-        return os.fsencode(options.prompt).decode("utf-8", "surrogateescape")
+        return os.fsencode(options.prompt or "").decode("utf-8", "surrogateescape")
     if options.prompt:
         raise UserError("--prompt and --prompt-file: give one of them")
     try:

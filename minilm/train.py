@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from minilm.cli import parse, split_inputs
+from minilm.options import Flag, optional
 from minilm.paths import packaged
 from minilm.settings import to_toml
 
@@ -28,17 +29,17 @@ class Options:
 
     inputs: Annotated[
         tyro.conf.Positional[tuple[str, ...]],
-        tyro.conf.arg(metavar="[SETTINGS.toml] [TEXT ...]", help="a settings file, texts to train on, both or neither"),
+        optional("[SETTINGS.toml] [TEXT ...]", "a settings file, texts to train on, both or neither"),
     ] = ()
-    out: Annotated[str | None, tyro.conf.arg(metavar="FOLDER")] = None
-    """folder of the run; runs/NAME, after the last input, unless given"""
-    resume: bool = False
+    out: Annotated[str | None, optional("FOLDER")] = None
+    """folder of the run; unless given, runs/NAME, after the last settings file or text, or runs/base"""
+    resume: Flag = False
     """continue the run in that folder from its last checkpoint"""
-    overwrite: bool = False
+    overwrite: Flag = False
     """remove the run that is in that folder first"""
     log: Literal["none", "tensorboard"] = "none"
-    """also write event files for this program, into RUN/events"""
-    print_config: bool = False
+    """also write event files for TensorBoard, into the folder's events/"""
+    print_config: Flag = False
     """print the resolved settings and stop"""
 
 

@@ -52,16 +52,15 @@ def printed(train_py, capsys):
 
 
 @pytest.fixture
-def refused_by_tyro(train_py, capsys, no_work):
-    """What tyro says to a value that is not of the wanted type, without its box and line breaks."""
+def refused_by_tyro(train_py, capsys, no_work, refusal):
+    """What is said to a value that is not of the wanted type: as any other refusal, without tyro's box."""
 
     def call(*words) -> str:
-        with pytest.raises(SystemExit) as caught:
-            train_py(*words)
-        assert caught.value.code == 2
-        out, err = capsys.readouterr()
-        assert out == ""
-        return " ".join(err.replace("│", "").split())
+        message = refusal(train_py, *words)
+        assert capsys.readouterr() == ("", "")
+        assert message.endswith("\npython train.py --help tells what it takes")
+        assert not set(message) & set("│╭╰─")
+        return message.split("\n")[0]
 
     return call
 
@@ -154,18 +153,15 @@ def test_cfg_3_numbers_are_numbers(printed, tmp_path, word, value):
 @pytest.mark.parametrize(
     ("flag", "word", "kind"),
     [
-        ("--training.learning-rate", "abc", "float"),
-        ("--training.learning-rate", "", "float"),
-        ("--training.steps", "1e3", "int"),
-        ("--training.steps", "1.5", "int"),
-        ("--model.n-layers", "two", "int"),
+        ("--training.learning-rate", "abc", "a number"),
+        ("--training.learning-rate", "", "a number"),
+        ("--training.steps", "1e3", "a whole number"),
+        ("--training.steps", "1.5", "a whole number"),
+        ("--model.n-layers", "two", "a whole number"),
     ],
 )
 def test_cfg_3_value_of_another_type_is_refused(refused_by_tyro, flag, word, kind):
-    message = refused_by_tyro(f"{flag}={word}")
-    assert f"Error parsing {flag}: " in message
-    assert repr(word) in message
-    assert kind in message.split("Argument helptext")[0]
+    assert refused_by_tyro(f"{flag}={word}") == f"{flag}: {word!r} is not {kind}"
 
 
 def test_cfg_3_flag_without_dashes_is_refused(train_py, refusal, no_work):

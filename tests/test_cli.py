@@ -1,6 +1,7 @@
 """Does a command line end in the right settings, or in one message and the right exit code?"""
 
 import io
+import os
 import signal
 import sys
 import tomllib
@@ -246,12 +247,41 @@ def test_what_a_run_is_for_is_no_flag(train_py, refusal):
     assert "--expect.formula: no such flag" in refusal(train_py, "--expect.formula", "f")
 
 
-def test_a_value_of_the_wrong_type_is_not_told_a_default_that_a_file_has_changed(train_py, capsys):
+def test_a_value_of_the_wrong_type_is_told_in_words_for_people(train_py, minilm, refusal):
+    help_of = "--help tells what it takes"
+    said = refusal(train_py, "--training.steps", "many", "configs/shakespeare.toml")
+    assert said == f"--training.steps: 'many' is not a whole number\npython train.py {help_of}"
+    for words, says in (
+        (("sample", "x", "--top-k", "two"), "--top-k: 'two' is not a whole number"),
+        (("sample", "x", "--top-p", "much"), "--top-p: 'much' is not a number"),
+        (("check", "two", "1"), "[CHAPTER]: 'two' is not a whole number"),
+    ):
+        assert refusal(minilm, *words) == f"{says}\npython -m minilm {words[0]} {help_of}"
+
+
+def test_a_long_word_is_told_whole_and_the_console_keeps_its_width(train_py, refusal, monkeypatch):
+    for width in (None, "40"):
+        monkeypatch.delenv("COLUMNS", raising=False)
+        if width:
+            monkeypatch.setenv("COLUMNS", width)
+        assert f"'{'x' * 300}' is not a whole number" in refusal(train_py, "--training.steps", "x" * 300)
+        assert os.environ.get("COLUMNS") == width
+
+
+def test_what_is_missing_or_too_much_is_named(minilm, refusal):
+    said = refusal(minilm, "sample")
+    assert said.startswith("Missing from python -m minilm sample:\n    RUN\n        folder of a run")
+    assert refusal(minilm, "sample", "a", "b", "c").startswith("b c: more than it takes")
+    assert refusal(minilm, "sample", "a", "--lenght", "3") == "--lenght: no such flag; did you mean --length?"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_free_of_types_and_of_defaults_that_are_none(minilm, capsys, name):
     with pytest.raises(SystemExit):
-        train_py("--training.steps", "many", "configs/shakespeare.toml")
-    said = capsys.readouterr().err
-    assert "--training.steps" in said
-    assert "default" not in said
+        minilm(name, "--help")
+    said = capsys.readouterr().out
+    for jargon in ("{None}", "(default: None)", "(default: )", "(default: False)", "(default: '')"):
+        assert jargon not in said
 
 
 def test_inputs_may_stand_before_and_behind_the_flags(train_py, capsys, tmp_path):

@@ -137,11 +137,8 @@ def test_what_is_wrong_with_the_options(argv, told):
     assert told in str(caught.value)
 
 
-def test_an_unknown_flag_is_refused(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["--wrod", "the"])
-    assert caught.value.code == 2
-    assert "--word" in capsys.readouterr().err
+def test_an_unknown_flag_is_refused(refusal):
+    assert refusal(main, ["--wrod", "the"]) == "--wrod: no such flag; did you mean --word?"
 
 
 def test_a_word_that_is_none_is_not_offered_to_ask(refusal):

@@ -20,6 +20,7 @@ READING_ORDER = (
     "model",
     "config",
     "settings",
+    "options",
     "cli",
     "riverbank",
     "sources",

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from minilm.cli import HELP, corpus_of, read_flags, show_help, split_inputs
+from minilm.cli import corpus_of, read_flags, show_help, split_inputs
 from minilm.errors import UserError
-from minilm.lab.options import Flag, Folder, Number
+from minilm.options import HELP, Flag, Folder, Number, optional
 from minilm.paths import packaged, replace_text
 from minilm.settings import load_config, merge
 
@@ -44,7 +44,7 @@ class Options:
 
     inputs: Annotated[
         tyro.conf.Positional[tuple[str, ...]],
-        tyro.conf.arg(metavar="[ARM.toml ...] [TEXT ...]", help="settings files (base and the required arms), texts"),
+        optional("[ARM.toml ...] [TEXT ...]", "settings files (base and the required arms), texts"),
     ] = ()
     seeds: Number = None
     """runs of each arm (5, or 2 with --quick)"""

@@ -9,7 +9,7 @@ from typing import Literal
 
 import tyro
 
-from minilm.lab.options import read_options
+from minilm.options import read_options
 
 
 @dataclass(frozen=True)

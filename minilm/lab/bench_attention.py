@@ -15,9 +15,10 @@ from minilm.errors import UserError
 from minilm.lab import kernels
 from minilm.lab.drawing import check_picture, save
 from minilm.lab.kernels import BACKENDS, MIB, Measurement, measure_apart
-from minilm.lab.options import print_json, read_options
+from minilm.lab.options import print_json
 from minilm.lab.spread import in_columns, spread, take_turns, told
 from minilm.lab.traffic import TILES, traffic
+from minilm.options import read_options
 
 Runs = Mapping[tuple[int, str], Sequence[Measurement]]
 UNITS = {"seconds": 1e-3, "allocated": MIB, "grown": MIB}  # of the table's figures

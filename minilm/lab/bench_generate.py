@@ -15,8 +15,9 @@ from minilm.config import Config
 from minilm.errors import UserError
 from minilm.lab.bench_options import read_bench
 from minilm.lab.drawing import line, new_figure, save, tidy
-from minilm.lab.options import File, Flag, print_json
+from minilm.lab.options import print_json
 from minilm.lab.spread import Spread, in_columns, spread, take_turns, told, whisker
+from minilm.options import File, Flag, optional
 from minilm.settings import merge, validate
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Options:
 
     inputs: Annotated[
         tyro.conf.Positional[tuple[str, ...]],
-        tyro.conf.arg(metavar="[SETTINGS.toml]", help="settings of the model (shakespeare.toml)"),
+        optional("[SETTINGS.toml]", "settings of the model (shakespeare.toml)"),
     ] = ()
     contexts: tuple[int, ...] = (64, 256)
     """contexts of the model"""

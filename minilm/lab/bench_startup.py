@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from minilm.errors import UserError
 from minilm.lab.drawing import check_picture, new_figure, save, tidy
-from minilm.lab.options import File, Flag, Input, print_json, read_options
+from minilm.lab.options import print_json
 from minilm.lab.spread import Spread, bars, in_columns, spread, take_turns, told
+from minilm.options import File, Flag, Input, read_options
 from minilm.paths import PACKAGE, packaged
 from minilm.settings import load_config
 

@@ -23,8 +23,9 @@ from minilm.lab.bench_options import read_bench
 from minilm.lab.bench_sweep import CONTEXTS, WIDTHS, Point, Step, as_sweep_data, draw_sweep, points, steps, sweep_page
 from minilm.lab.drawing import new_figure, save, tidy
 from minilm.lab.effort import operations_per_second, operations_per_token
-from minilm.lab.options import File, Flag, print_json
+from minilm.lab.options import print_json
 from minilm.lab.spread import Spread, bars, in_columns, spread, take_turns, told
+from minilm.options import File, Flag, optional
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +46,7 @@ class Options:
 
     inputs: Annotated[
         tyro.conf.Positional[tuple[str, ...]],
-        tyro.conf.arg(metavar="[SETTINGS.toml]", help="settings of the model and its training (shakespeare.toml)"),
+        optional("[SETTINGS.toml]", "settings of the model and its training (shakespeare.toml)"),
     ] = ()
     precisions: tuple[Precision, ...] = ("float32", "bfloat16")
     """precisions of matrix products"""
@@ -53,7 +54,7 @@ class Options:
     """back ends of attention"""
     optimizers: tuple[Literal["muon", "adamw"], ...] = ("muon", "adamw")
     """optimizers"""
-    batch_sizes: tuple[int, ...] = ()
+    batch_sizes: Annotated[tuple[int, ...], optional()] = ()
     """windows in one step (as the settings say)"""
     vocabulary: int = 65
     """number of different characters"""

@@ -23,8 +23,9 @@ from minilm.config import Config
 from minilm.errors import UserError
 from minilm.lab.bench_options import read_bench
 from minilm.lab.drawing import COLOURS, new_figure, save, tidy
-from minilm.lab.options import File, Flag, print_json
+from minilm.lab.options import print_json
 from minilm.lab.spread import Spread, in_columns, spread, told
+from minilm.options import File, Flag, optional
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,11 +44,11 @@ $ python -m minilm bench time-to-loss 0.25 configs/base.toml --every 25 --repeat
 class Options:
     """What is to be reached, and with what."""
 
-    target: Annotated[tyro.conf.Positional[float], tyro.conf.arg(metavar="TARGET", help_behavior_hint="")] = math.nan
+    target: Annotated[tyro.conf.Positional[float], optional("TARGET")] = math.nan
     """loss to reach, in nats per character"""
     inputs: Annotated[
         tyro.conf.Positional[tuple[str, ...]],
-        tyro.conf.arg(metavar="[SETTINGS.toml] [TEXT ...]", help="settings (shakespeare.toml), texts (its own)"),
+        optional("[SETTINGS.toml] [TEXT ...]", "settings (shakespeare.toml), texts (its own)"),
     ] = ()
     every: int = 50
     """steps between evaluations, so also how finely the time is known"""

@@ -16,7 +16,7 @@ from typing import Annotated
 import tyro
 
 from minilm.errors import UserError
-from minilm.lab.options import File, Folder, read_options
+from minilm.options import File, Folder, read_options
 
 TITLE = "Attention is a lookup you can learn"
 

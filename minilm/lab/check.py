@@ -15,7 +15,7 @@ import tyro
 
 from minilm.errors import UserError
 from minilm.lab.exercises import Exercise, exercise, exercises
-from minilm.lab.options import read_options
+from minilm.options import optional, read_options
 
 RIGHT, WRONG = 0, 1  # exit codes
 
@@ -27,11 +27,9 @@ class Options:
     Example: python -m minilm check 2 0.5
     """
 
-    chapter: Annotated[tyro.conf.Positional[int | None], tyro.conf.arg(metavar="[CHAPTER]", help_behavior_hint="")] = (
-        None
-    )
+    chapter: Annotated[tyro.conf.Positional[int | None], optional("[CHAPTER]")] = None
     """chapter of the book; without it all exercises are listed"""
-    answer: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[ANSWER]", help_behavior_hint="")] = None
+    answer: Annotated[tyro.conf.Positional[str | None], optional("[ANSWER]")] = None
     """a number or a word; without it the exercise is asked"""
 
 

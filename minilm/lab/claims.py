@@ -15,7 +15,8 @@ from typing import Literal
 
 from minilm.lab.drawing import check_picture, save
 from minilm.lab.finding import FAILS, HOLDS, SHARPER, Finding
-from minilm.lab.options import Flag, Folder, print_json, read_options
+from minilm.lab.options import print_json
+from minilm.options import Flag, Folder, read_options
 
 PICTURES = ("saturation", "collapse")  # the modules of the lab that draw one
 NOT_CHECKED = (

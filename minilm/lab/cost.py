@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from minilm.config import ModelConfig
 from minilm.errors import UserError
 from minilm.lab.drawing import check_picture, line, new_figure, save, tidy
-from minilm.lab.options import File, Flag, Input, Number, print_json, read_options
+from minilm.lab.options import print_json
+from minilm.options import File, Flag, Input, Number, read_options
 from minilm.settings import load_config
 
 if TYPE_CHECKING:

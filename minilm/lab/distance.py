@@ -21,7 +21,8 @@ from tqdm import tqdm
 from minilm.errors import UserError
 from minilm.lab.drawing import COLOURS, check_picture, line, new_figure, tidy
 from minilm.lab.drawing import save as save_picture
-from minilm.lab.options import File, Flag, Number, print_json, read_options
+from minilm.lab.options import print_json
+from minilm.options import File, Flag, Number, optional, read_options
 from minilm.paths import replace_text
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Options:
     Example: python -m minilm distance --quick --plot distance.svg
     """
 
-    gaps: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N [N ...]", help_behavior_hint="")] = ()
+    gaps: Annotated[tuple[int, ...], optional("N [N ...]")] = ()
     """characters between facts and questions (8 16 32 64 128 256 512)"""
     rivals: Annotated[tuple[Rival, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ("attention", "recurrence")
     """who takes part: attention, additive (which takes long beyond a gap of 64), recurrence"""

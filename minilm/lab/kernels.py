@@ -25,8 +25,9 @@ from tqdm import tqdm
 
 from minilm.errors import UserError
 from minilm.lab.drawing import check_picture, line, new_figure, save, tidy
-from minilm.lab.options import File, Flag, print_json, read_options
+from minilm.lab.options import print_json
 from minilm.lab.traffic import TILES, Traffic, traffic
+from minilm.options import File, Flag, read_options
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,7 +15,8 @@ from minilm.lab.drawing import check_picture, name_ticks, new_figure, save
 from minilm.lab.example import Example, Steps, Table, by_hand, choose, exact
 from minilm.lab.example_file import read_example
 from minilm.lab.lookup_page import page, show
-from minilm.lab.options import File, Flag, Input, Text, print_json, read_options
+from minilm.lab.options import print_json
+from minilm.options import File, Flag, Input, Text, read_options
 from minilm.paths import packaged
 
 

@@ -10,7 +10,7 @@ import tyro
 
 from minilm.errors import UserError
 from minilm.lab.drawing import COLOURS, check_picture, new_figure, save, tidy
-from minilm.lab.options import read_options
+from minilm.options import optional, read_options
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,7 @@ class Options:
     Example: python -m minilm plot runs/base runs/no_mask --out curves.svg
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], optional("RUN [RUN ...]")]
     """folders of runs"""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("loss.svg")
     """picture to write: .svg, .png or .pdf"""

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import tyro
-
 from minilm.errors import UserError
 from minilm.lab.drawing import save
-from minilm.lab.options import Flag, Folder, Text, print_json, read_options
+from minilm.lab.options import print_json
+from minilm.options import Flag, Folder, RunFolder, Text, read_options
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Options:
     Example: python -m minilm probe runs/base --text "the river bank" --plot-dir .
     """
 
-    run: tyro.conf.Positional[Path]
+    run: RunFolder
     """folder of a run, or of one of its checkpoints"""
     text: Text = None
     """text whose attention maps are shown; sentences of the corpus unless given"""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
 from minilm.lab import one_page
-from minilm.lab.options import read_options
+from minilm.options import read_options
 
 REPORT = "report.html"
 
@@ -26,7 +26,7 @@ class Options:
     Example: python -m minilm report runs/ablation
     """
 
-    folder: tyro.conf.Positional[Path]
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
     """folder of the sweep"""
 
 
