@@ -80,8 +80,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, *, padding: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         mixture = self.attention(self.attention_norm(x), padding=padding, cache=cache)
-        x = self.keep * x + self.dropout(mixture)  # (B, T, D)
-        return self.keep * x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))  # (B, T, D)
+        x = torch.add(self.dropout(mixture), x, alpha=self.keep)  # (B, T, D): mixture + keep x, in one pass
+        return torch.add(self.dropout(self.feed_forward(self.feed_forward_norm(x))), x, alpha=self.keep)
 
 
 class LanguageModel(nn.Module):
