@@ -50,6 +50,8 @@ def main(argv: list[str] | None = None) -> int:
     from minilm.paths import packaged
     from minilm.settings import load_config
 
+    if runs.is_used(options.out):
+        raise UserError(f"{options.out}: holds a run already; name another folder with --out")
     runs.check_folder(options.out, resume=False, overwrite=False)
     model, problems = model_settings(read_json(options.folder / "config.json"))
     if model is None:
@@ -96,7 +98,8 @@ def read_json(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}; wanted a folder as the hub has them") from None
+        advice = "wanted a folder on this disk, such as hf download OWNER/NAME --local-dir FOLDER makes"
+        raise UserError(f"{file}: cannot be read: {error.strerror}; {advice}") from None
     except (ValueError, RecursionError):
         raise UserError(f"{file}: is not JSON") from None
     if not isinstance(content, dict):

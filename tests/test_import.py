@@ -115,11 +115,11 @@ def test_what_we_cannot_hold_is_refused_all_at_once(gpt2, tmp_path, refusal):
     settings = json.loads((gpt2 / "config.json").read_text(encoding="utf-8"))
     settings |= {"activation_function": "silu", "n_inner": 40, "scale_attn_by_inverse_layer_idx": True}
     (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
-    message = refusal(adopt, [str(folder), "--out", str(tmp_path / "run")])
+    message = refusal(adopt, [str(folder), "--out", str(tmp_path / "other")])
     for name in ("activation_function 'silu'", "n_inner 40", "scale_attn_by_inverse_layer_idx True"):
         assert name in message
     (folder / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
-    assert "is of a llama" in refusal(adopt, [str(folder), "--out", str(tmp_path / "run")])
+    assert "is of a llama" in refusal(adopt, [str(folder), "--out", str(tmp_path / "other")])
     assert not (tmp_path / "run").exists()
 
 
@@ -129,10 +129,16 @@ def test_pickles_are_not_read(gpt2, tmp_path, refusal):
     for name in ("config.json", "tokenizer.json"):
         (folder / name).write_bytes((gpt2 / name).read_bytes())
     (folder / "pytorch_model.bin").write_bytes(b"x")
-    assert "holds no .safetensors file" in refusal(adopt, [str(folder), "--out", str(tmp_path / "run")])
+    assert "holds no .safetensors file" in refusal(adopt, [str(folder), "--out", str(tmp_path / "other")])
 
 
 def test_without_a_text_it_is_neither_trained_nor_probed(adopted, refusal):
     config = load_config(adopted / "config.toml")
     assert "there is no text yet" in refusal(trained_run, config, adopted, resume=True)
     assert "there is no text yet" in refusal(probe_run, adopted)
+
+
+def test_a_used_folder_and_a_name_of_the_hub_are_refused_with_what_can_be_done(adopted, gpt2, tmp_path, refusal):
+    message = refusal(adopt, [str(gpt2), "--out", str(adopted)])
+    assert message == f"{adopted}: holds a run already; name another folder with --out"
+    assert "hf download OWNER/NAME --local-dir FOLDER" in refusal(adopt, ["gpt2", "--out", str(tmp_path / "other")])
