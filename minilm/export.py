@@ -49,12 +49,12 @@ def main(argv: list[str] | None = None) -> int:
         raise UserError(f"{options.out}: is there already; name a folder that is not")
     run = load_run(options.run, options.which)
     refuse_unheld(run.config.model, str(options.run))
-    write_folder(run, options.out, options.run.resolve().name)
+    write_folder(run, options.out)
     print(f"{options.out}: transformers.AutoModelForCausalLM.from_pretrained({str(options.out)!r}) loads it")
     return 0
 
 
-def write_folder(run: LoadedRun, out: Path, name: str) -> None:
+def write_folder(run: LoadedRun, out: Path) -> None:
     """Write `out` whole or not at all."""
     from safetensors.torch import save_file
 
@@ -71,7 +71,7 @@ def write_folder(run: LoadedRun, out: Path, name: str) -> None:
         "generation_config.json": as_json({"do_sample": False}),
         "tokenizer.json": tokenizer_json(run.vocabulary),
         "tokenizer_config.json": as_json(tokenizer),
-        "README.md": model_card(run, name),
+        "README.md": model_card(run, out.resolve().name),
     }
     weights = to_gpt2(run.model.state_dict(), run.config.model.n_layers)
     aside = out.with_name(f".{out.name}.new")
@@ -115,12 +115,19 @@ def model_card(run: LoadedRun, name: str) -> str:
     """The README.md of the folder, with the head that the hub reads."""
     from minilm import __version__
 
-    settings, model = run.config.corpus, run.config.model
+    settings, model, training = run.config.corpus, run.config.model, run.config.training
     data = [f"datasets:\n- {settings.name}"] if settings.source == "hub" else []
     head = ["library_name: transformers", "pipeline_tag: text-generation", "tags:\n- minilm\n- gpt2", *data]
-    text = {"hub": settings.name, "file": ", ".join(Path(path).name for path in settings.path)}
-    loss = "not known" if run.loss is None else f"{run.loss:.4f} nats per {run.vocabulary.noun}"
-    strangers = "A prompt can hold only characters of the vocabulary. " if run.vocabulary.unit == "char" else ""
+    files = ", ".join(Path(path).name for path in settings.path)
+    text = {
+        "hub": f"{settings.name} (split {settings.split})",
+        "file": files,
+        "riverbank": "Riverbank, the toy language that comes with minilm",
+        "none": "nothing yet: it was imported",
+    }[settings.source]
+    noun = run.vocabulary.noun
+    loss = "not known" if run.loss is None else f"{run.loss:.4f} nats per {noun}"
+    strangers = "A prompt can hold only characters that the text has. " if run.vocabulary.unit == "char" else ""
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     return f"""---
 {chr(10).join(head)}
@@ -128,24 +135,27 @@ def model_card(run: LoadedRun, name: str) -> str:
 
 # {name}
 
-A small transformer trained by minilm {__version__}, in the format of GPT-2.
+A small language model that writes on in the manner of its text, {noun} by {noun}. It was trained by
+minilm {__version__} and is stored as a GPT-2, so `transformers` loads it without minilm.
 
 | | |
 |---|---|
-| trained on | {text.get(settings.source, settings.source)} |
-| steps | {run.step} |
+| trained on | {text} |
+| training | {run.step} steps of {training.batch_size * training.accumulation} windows, {training.optimizer} |
 | validation loss | {loss} |
 | shape | {model.n_layers} layers, {model.n_heads} heads, width {model.width}, context {model.context} |
 | parameters | {parameters:,} |
-| vocabulary | {len(run.vocabulary)} {run.vocabulary.noun}s |
+| vocabulary | {len(run.vocabulary)} different {noun}s |
 
 ```python
 from transformers import pipeline
 
-write = pipeline("text-generation", "{name}")
-print(write("PROMPT", max_new_tokens={max(1, model.context // 2)})[0]["generated_text"])
+write = pipeline("text-generation", {name!r})  # this folder, or OWNER/{name} once it is on the hub
+prompt = {run.vocabulary.start!r}  # what the text is to begin with
+answers = write(prompt, max_new_tokens={max(1, model.context - 1)}, do_sample=True, temperature=0.8)
+print(answers[0]["generated_text"])
 ```
 
-{strangers}Prompt and answer together have to fit into the context. The model knows nothing but
-the style of its text.
+{strangers}Prompt and answer together have to fit into the context of {model.context} {noun}s.
+The model knows nothing but the style of its text, and what it says need not be true.
 """

@@ -44,7 +44,7 @@ def test_same_logits_of_an_arm_that_gpt2_can_hold(arm, on_text, train_in, tmp_pa
     run = load_run(tmp_path / "run")
     for parameter in run.model.parameters():
         parameter.data.mul_(3)  # far from the start, where nothing saturates
-    write_folder(run, tmp_path / "out", "arm")
+    write_folder(run, tmp_path / "out")
     assert logits_differ_by(run, tmp_path / "out") < 1e-4
 
 
@@ -78,6 +78,15 @@ def test_the_card_is_one_that_the_hub_reads(exported):
     assert card.data.library_name == "transformers"
     assert "minilm" in card.data.tags
     assert "fox.txt" in card.text
+    assert card.text.strip().startswith("# fox\n")  # the folder's name, which is the model's on the hub
+
+
+def test_the_example_of_the_card_runs_as_it_stands(exported, monkeypatch, capsys):
+    monkeypatch.chdir(exported.parent)
+    card = (exported / "README.md").read_text(encoding="utf-8")
+    example = card.split("```python\n")[1].split("```")[0]
+    exec(example, {})
+    assert len(capsys.readouterr().out) == 16 + 1  # a whole context, and the end of the line that print adds
 
 
 def test_all_that_gpt2_cannot_hold_is_refused_by_name(refusal):
