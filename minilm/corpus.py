@@ -23,7 +23,7 @@ from minilm.riverbank import Riverbank
 from minilm.sources import Source, open_source, open_validation
 from minilm.vocabulary import Pieces, Units, Vocabulary, code_points, describe, learn_pairs, some
 
-PIECE = 1 << 20  # tokens handled at a time where a whole corpus of int64 would be too much
+PIECE = 1 << 17  # tokens handled at a time where a whole corpus of int64 would be too much
 
 
 @dataclass
