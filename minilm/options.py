@@ -21,7 +21,8 @@ from minilm.settings import nearest
 
 Options = TypeVar("Options")
 HELP = ("-h", "--help")
-LINES = set("─│╭╮╰╯-")  # what tyro draws boxes with
+RULE = re.compile(r"[\u2500-\u257f\s-]+")  # the characters that tyro draws boxes with
+EDGE = re.compile(r"^(\u2502 |  )|[\u2502 ]+$")
 
 
 def optional(metavar: str | None = None, about: str | None = None) -> Any:
@@ -129,13 +130,13 @@ def unwrapped(said: io.StringIO) -> Iterator[None]:
 def unboxed(said: str) -> str:
     """What tyro says is wrong, without its box, and without what its help says better."""
     plain = re.sub(r"\x1b\[[\d;]*m", "", said)  # colours
-    _, *lines = [re.sub(r"^(│ |  )", "", line).rstrip("│ ") for line in plain.splitlines()]
+    _, *lines = [EDGE.sub("", line) for line in plain.splitlines()]
     blocks = ["\n".join(block) for ruled, block in groupby(lines, is_rule) if not ruled]
     return blocks[0].strip().removeprefix("Error parsing ")
 
 
 def is_rule(line: str) -> bool:
-    return bool(line.strip()) and set(line.strip()) <= LINES
+    return bool(line.strip() and RULE.fullmatch(line))
 
 
 def path_of(flag: str) -> tuple[str, ...]:
