@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -103,7 +104,9 @@ class Stop:
         self.signal: int | None = None
 
     def __enter__(self) -> Stop:
-        self.before = {number: signal.signal(number, self.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        # Only the main thread may choose what a signal does; in another, someone else asks (lab/jobs.py).
+        numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        self.before = {number: signal.signal(number, self.ask) for number in numbers}
         return self
 
     def __exit__(self, *_: object) -> None:

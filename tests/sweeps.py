@@ -9,7 +9,8 @@ from conftest import tiny_config
 from minilm.config import Claim, ExpectConfig
 from minilm.lab import probes
 from minilm.lab.arms import Arm
-from minilm.lab.sweep import plan, run_job
+from minilm.lab.jobs import run_job
+from minilm.lab.sweep import plan
 from minilm.lab.verdicts import judge
 
 ARMS = {"base": {}, "no_mask": {"causal": False}}

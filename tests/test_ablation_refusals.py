@@ -9,7 +9,8 @@ from ablating import EXPECT, ablate, bytes_of, written
 from minilm.errors import UserError
 from minilm.lab.ablation import main
 from minilm.lab.arms import read_arms
-from minilm.lab.sweep import plan, run_job
+from minilm.lab.jobs import run_job
+from minilm.lab.sweep import plan
 
 
 @pytest.mark.parametrize("change", ["--training.steps=8", "--model.width=32", "--corpus.characters=13000"])

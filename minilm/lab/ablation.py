@@ -11,19 +11,20 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from minilm.cli import corpus_of, read_flags, show_help, split_inputs
 from minilm.errors import UserError
-from minilm.options import HELP, Flag, Folder, Number, optional
+from minilm.options import HELP, Flag, Folder, Number, Text, optional
 from minilm.paths import packaged, replace_text
 from minilm.settings import load_config, merge
 
 if TYPE_CHECKING:
     from minilm.lab.arms import Arm
-    from minilm.lab.sweep import Job
+    from minilm.lab.engines import Engine
+    from minilm.lab.jobs import Job
 
 PROG = "python -m minilm ablate"
 DESCRIPTION = """Arms x seeds: what each piece of the model is for, predicted, measured, judged.
@@ -50,6 +51,10 @@ class Options:
     """runs of each arm (5, or 2 with --quick)"""
     jobs: Number = None
     """runs at a time, one thread each (as many as there are cores)"""
+    engine: Literal["local", "dask", "ray"] = "local"
+    """where: on this machine, or by the workers of a cluster (see the README)"""
+    address: Text = None
+    """the cluster's: tcp://HOST:PORT of a Dask scheduler, HOST:PORT of a Ray head"""
     quick: Flag = False
     """fewer seeds and steps, for a first look; verdicts are preliminary"""
     out: Folder = None
@@ -67,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
     options, flags = read_flags(Options, words, prog=PROG, description=DESCRIPTION)
     if len(words) < len(argv):
         show_help(Options, load_config(packaged("configs/base.toml")), prog=PROG, description=DESCRIPTION)
-    seeds, workers, out = read_numbers(options)
+    seeds, out = read_numbers(options)
     files, texts = split_inputs(options.inputs)
     flags = merge(merge(QUICK if options.quick else {}, corpus_of(texts)), flags)
     from minilm.lab.arms import default_files, read_arms, read_texts  # imports torch, which --help has no need of
@@ -86,7 +91,7 @@ def main(argv: list[str] | None = None) -> int:
     check_folders(jobs)
     print("\n".join(expected), flush=True)
     try:
-        results = run(jobs, workers, out)
+        results = run(jobs, make_engine(options, out), out)
     except KeyboardInterrupt:
         print(f"\nstopped; what was done is kept in {out}, and the same command goes on", file=sys.stderr)
         return 130
@@ -94,16 +99,35 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def read_numbers(options: Options) -> tuple[int, int, Path]:
-    """Seeds, jobs and folder, with what stands for those that are not given."""
-    import joblib
+def read_numbers(options: Options) -> tuple[int, Path]:
+    """Seeds and folder, with what stands for those that are not given.
 
+    Raises:
+        UserError: of these and of what says where to run, all that is wrong.
+    """
     seeds = options.seeds if options.seeds is not None else QUICK_SEEDS if options.quick else SEEDS
-    jobs = options.jobs if options.jobs is not None else joblib.cpu_count()
-    problems = [f"--{name} {n}: must be at least 1" for name, n in (("seeds", seeds), ("jobs", jobs)) if n < 1]
+    given = {"seeds": seeds, "jobs": options.jobs}
+    problems = [f"--{name} {n}: must be at least 1" for name, n in given.items() if n is not None and n < 1]
+    if options.engine == "local" and options.address is not None:
+        problems.append(f"--address {options.address}: needs --engine dask or --engine ray")
+    if options.engine != "local" and options.address is None:
+        problems.append(f"--engine {options.engine}: needs the cluster's --address")
+    if options.engine != "local" and options.jobs is not None:
+        problems.append(f"--jobs {options.jobs}: with --engine {options.engine} the cluster's workers decide")
     if problems:
         raise UserError("\n".join(problems))
-    return seeds, jobs, options.out or Path("runs/ablation-quick" if options.quick else "runs/ablation")
+    return seeds, options.out or Path("runs/ablation-quick" if options.quick else "runs/ablation")
+
+
+def make_engine(options: Options, out: Path) -> Engine:
+    """What makes the runs."""
+    import joblib
+
+    from minilm.lab.engines import Dask, Local, Ray
+
+    if options.address is None:
+        return Local(options.jobs or joblib.cpu_count())
+    return (Dask if options.engine == "dask" else Ray)(options.address, out)
 
 
 def check_out(out: Path) -> None:
@@ -121,7 +145,7 @@ def check_out(out: Path) -> None:
         )
 
 
-def run(jobs: Sequence[Job], workers: int, out: Path) -> list[dict[str, Any]]:
+def run(jobs: Sequence[Job], engine: Engine, out: Path) -> list[dict[str, Any]]:
     """All results in the order of the jobs, written down as they come."""
     from tqdm import tqdm
 
@@ -129,7 +153,7 @@ def run(jobs: Sequence[Job], workers: int, out: Path) -> list[dict[str, Any]]:
 
     results: dict[tuple[str, int], dict[str, Any]] = {}
     with tqdm(total=len(jobs), unit="run", ascii=True) as bar:
-        for result in sweep(list(jobs), workers, bar.write):
+        for result in sweep(list(jobs), engine, bar.write):
             results[result["arm"], result["seed"]] = result
             in_order = [results[job.arm, job.seed] for job in jobs if (job.arm, job.seed) in results]
             write_text(out / RESULTS, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in in_order))
@@ -164,8 +188,8 @@ def write_text(path: Path, text: str) -> None:
 def self_check(arms: Sequence[Arm], jobs: Sequence[Job]) -> int:
     """Print how often runs of the base are told apart when they only bear other seeds' names."""
     from minilm.lab.figures import FIGURES, value_of
+    from minilm.lab.jobs import read_result
     from minilm.lab.statistics import false_alarms
-    from minilm.lab.sweep import read_result
 
     root = next((arm.name for arm in arms if arm.control is None), arms[0].name)
     results = [read_result(job) for job in jobs if job.arm == root and job.result.exists()]

@@ -1,56 +1,24 @@
-"""How are many runs made, each of them once, on all cores?
+"""How are many runs made, each of them once, wherever there are workers for them?
 
-A run of the sweep is an ordinary run folder, OUT/ARM/seed-N, made as train.py makes it. When it
-is trained and probed it gets a result.json; a run that has none goes on from its last checkpoint.
-So whatever is killed, the same command does what is left and nothing twice.
+A run that is done has a result.json (see jobs.py), so the same command does what is left.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from joblib import Parallel, delayed, parallel_config
-from joblib.externals.loky.process_executor import BrokenProcessPool
-
 from minilm import __version__, runs
-from minilm.checkpoint import recover
-from minilm.config import Config
 from minilm.errors import UserError
 from minilm.lab.arms import Arm, changes
-from minilm.lab.probes import probe_run
-from minilm.paths import replace_text
-from minilm.session import opening, prepare
+from minilm.lab.engines import Engine, WorkerLost
+from minilm.lab.jobs import LOG, PROBES, RESULT, Job, read_result
 from minilm.settings import load_config
-from minilm.training import Run, Stop, train
 
-RESULT, PROBES, LOG = "result.json", "probes.json", "log.txt"
 FREE = ("training.threads",)  # may differ from what a run began with
 MOST_PROBLEMS = 8
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run to be made."""
-
-    arm: str
-    seed: int
-    config: Config
-    folder: Path
-    sweeper: int = field(default_factory=os.getpid)  # the process that asks for it
-
-    @property
-    def result(self) -> Path:
-        return self.folder / RESULT
 
 
 def plan(arms: list[Arm], n_seeds: int, out: Path) -> list[Job]:
@@ -101,16 +69,8 @@ def clear(job: Job) -> None:
         runs.clear(job.folder)
 
 
-def read_result(job: Job) -> dict[str, Any]:
-    """What became of a run that is done."""
-    result = json.loads(job.result.read_text(encoding="utf-8"))
-    if (result["arm"], result["seed"]) != (job.arm, job.seed):
-        raise ValueError(f"{job.result} is that of {result['arm']}, seed {result['seed']}")
-    return result
-
-
-def sweep(jobs: list[Job], workers: int, note: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Do what is left of `jobs`, `workers` at a time; yields each result as it comes, the old ones first.
+def sweep(jobs: list[Job], engine: Engine, note: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """Do what is left of `jobs`; yields each result as it comes, the old ones first.
 
     A worker that is killed takes only its own run's last steps with it; the rest goes on.
     """
@@ -119,104 +79,19 @@ def sweep(jobs: list[Job], workers: int, note: Callable[[str], None]) -> Iterato
     while left:
         told = set()
         try:
-            with parallel_config("loky", n_jobs=min(workers, len(left)), inner_max_num_threads=1):
-                calls = Parallel(return_as="generator_unordered", batch_size=1)
-                for result in calls(delayed(run_job)(job) for job in left):
-                    told.add((result["arm"], result["seed"]))
-                    yield result
-        except BrokenProcessPool:
+            for result in engine.results(left):
+                told.add((result["arm"], result["seed"]))
+                yield result
+        except WorkerLost:
             missed = [job for job in left if (job.arm, job.seed) not in told]
             yield from (read_result(job) for job in missed if job.result.exists())
             still = [job for job in missed if not job.result.exists()]
             if len(still) == len(left):
                 raise UserError(
-                    "a worker was killed before any run was done (is there enough memory? try --jobs 1); "
+                    "a worker was killed before any run was done (is there enough memory? try fewer at a time); "
                     "what was saved stands, and the same command goes on"
                 ) from None
             note(f"a worker was killed; going on with the {len(still)} runs that are left")
             left = still
         else:
             return
-
-
-def run_job(job: Job) -> dict[str, Any]:
-    """Train and probe one run, or finish it, in this process with one thread."""
-    if job.sweeper != os.getpid():
-        stop_with(job.sweeper)
-    torch.set_num_threads(1)
-    try:
-        job.folder.mkdir(parents=True, exist_ok=True)
-        with (job.folder / LOG).open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
-            result = finish(job)
-        write_json(job.result, result)
-    except UserError as error:
-        raise UserError(f"{job.arm}, seed {job.seed}: {error}\nthe same command goes on with what is left") from None
-    except OSError as error:
-        raise UserError(
-            f"{job.arm}, seed {job.seed}: {error.filename or job.folder}: {error.strerror or error}; "
-            "what was saved before stands, and the same command goes on"
-        ) from None
-    return result
-
-
-def stop_with(parent: int) -> None:
-    """Have this worker stop, as by SIGTERM, when the sweep is gone: the next one writes to the same folders."""
-
-    def watch() -> None:
-        while True:
-            time.sleep(0.2)
-            if os.getppid() != parent:
-                # Once has training save and stop; once more ends the worker, which would wait for work.
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    name = "stop with parent"
-    if os.getppid() == parent and name not in [thread.name for thread in threading.enumerate()]:
-        threading.Thread(target=watch, name=name, daemon=True).start()
-
-
-def finish(job: Job) -> dict[str, Any]:
-    """Train from the last checkpoint, if there is one, to the end; then probe."""
-    began = time.perf_counter()
-    recover(job.folder / "last")
-    resume = (job.folder / "last").is_dir()
-    run = prepare(job.config, job.folder, resume=resume, overwrite=not resume)
-    print(opening(run))
-    status, probes, note = "finished", {}, None
-    with Stop() as stop:
-        try:
-            train(run, stop)
-        except FloatingPointError as error:
-            status, note = "diverged", str(error)
-    if stop.signal is not None:
-        raise KeyboardInterrupt
-    if status == "finished":
-        try:
-            probes = probe(run)
-        except UserError as error:  # of a model that gives no numbers, say
-            note = str(error)
-    seconds = round(time.perf_counter() - began, 2)
-    return {
-        **{"arm": job.arm, "seed": job.seed, "status": status, "note": note, "steps": run.step, "seconds": seconds},
-        **evaluations(run),
-        "probes": probes,
-    }
-
-
-def probe(run: Run) -> dict[str, Any]:
-    """Write probes.json, and return what of it is a single number."""
-    found = probe_run(run.folder, corpus=run.corpus)
-    write_json(run.folder / PROBES, found)
-    return {name: value for name, value in found.items() if not isinstance(value, list | dict | str)}
-
-
-def evaluations(run: Run) -> dict[str, Any]:
-    """The last evaluation, and the first after a third of the steps: early enough to see who learns slower."""
-    lines = [line for line in runs.read_metrics(run.folder / "metrics.jsonl") if "validation" in line]
-    third = run.config.training.steps / 3
-    early: dict[str, Any] = next((line["validation"] for line in lines if line["step"] >= third), {})
-    return {"early": early, "validation": lines[-1]["validation"] if lines else {}}
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write it whole or not at all."""
-    replace_text(path, json.dumps(content, allow_nan=False, ensure_ascii=False))
